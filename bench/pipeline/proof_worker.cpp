@@ -7,6 +7,7 @@
 //     build    the step program from the schedule
 //     verify   its proof
 
+#include "../step_worker.hpp"
 #include "prediction.hpp"
 
 #include <trireme/schedules.hpp>
@@ -24,16 +25,6 @@
 namespace {
 
 using namespace trireme;
-using clock_type = std::chrono::steady_clock;
-
-/// The seconds of `f()`.
-template<class F>
-double seconds_of_call(F const& f) {
-    auto const begin = clock_type::now();
-    f();
-    return std::chrono::duration<double>(clock_type::now() - begin).count();
-}
-
 int work(bool builds, schedule_choice const& schedule, step_shape const& shape) {
     std::vector<step_task> room(step_capacity(schedule, shape));
     auto program = build_step(schedule, shape, room);
@@ -45,17 +36,14 @@ int work(bool builds, schedule_choice const& schedule, step_shape const& shape) 
     };
     auto const measure = [&](double limit) {
         std::vector<double> all;
-        for (double sum = 0; all.empty() || sum < limit; sum += all.back()) all.push_back(seconds_of_call(once));
+        for (double sum = 0; all.empty() || sum < limit; sum += all.back()) {
+            auto const begin = std::chrono::steady_clock::now();
+            once();
+            all.push_back(bench::seconds_since(begin));
+        }
         return 1 / bench::median(std::move(all));
     };
-    measure(0);
-    std::printf("ready Trireme %d.%d.%d, %zu tasks\n", TRIREME_VERSION_MAJOR, TRIREME_VERSION_MINOR,
-                TRIREME_VERSION_PATCH, program.all.size());
-    std::fflush(stdout);
-    for (double limit = 0; std::scanf("%lf", &limit) == 1;) {
-        std::printf("%.17g\n", measure(limit));
-        std::fflush(stdout);
-    }
+    bench::answer(measure);
     return 0;
 }
 
