@@ -75,10 +75,11 @@ struct trainer_layouts {
             return true; // something else is wrong, or the constructor proves it
         } else {
             constexpr bool is_open = Policies::replicas == dynamic;
-            constexpr std::size_t most = 8; // they are alike, and the compiler takes time for each
+            constexpr int fewest = is_open ? 1 : Policies::replicas, most_replicas = is_open ? 2 : Policies::replicas;
+            constexpr std::size_t most_shards = 8; // they are alike, and the compiler takes time for each
             constexpr auto shards = Policies::shards < 0 ? 0 : static_cast<std::size_t>(Policies::shards);
-            for (int const replicas : {is_open ? 1 : Policies::replicas, is_open ? 2 : Policies::replicas}) {
-                auto const l = make(replicas, {}, Policies::has_stages ? shards : std::min(shards, most), 0, 0,
+            for (int replicas = fewest; replicas <= most_replicas; ++replicas) {
+                auto const l = make(replicas, {}, Policies::has_stages ? shards : std::min(shards, most_shards), 0, 0,
                                     typename option_fields<Policies>::schedule{});
                 if (!trireme::makes_a_step(l, Policies::transport::moves)) return false;
             }
