@@ -22,6 +22,8 @@ both="$first; sh tests/run.sh --quick"
 two='-Dtests=enabled -Dtest_folders=core,group -Dexamples=disabled'
 two="apt-get install -qq --yes doctest-dev; meson setup build/two $two; meson test -C build/two --suite core --suite group"
 refused='code=0; sh examples/run.sh >said 2>&1 || code=$?; cat said; test $code -eq 3; grep "have an administrator run" said'
+alone='for name in mlp regression use_weights callbacks; do sh examples/run.sh $name; timeout 60 sh examples/run.sh $name; done'
+alone="$alone; "'code=0; sh examples/run.sh cifar >said 2>&1 || code=$?; cat said; test $code -eq 2; grep -e --data said'
 consumers='for kind in subproject wrap cmake pkg-config; do python3 tests/consumers/run.py $kind . g++; done'
 cells="
 first-command|bookworm||$first
@@ -33,6 +35,7 @@ mpi-later|bookworm||$first; sh examples/run.sh lenet --transport mpi --devices 1
 newest-meson|bookworm|meson|$first; $two
 newest-clang++|trixie|clang|sh tests/run.sh --quick
 no-root|bookworm|user|$refused
+alone|bookworm||$alone
 consumers|bookworm|tools|$consumers
 consumers-newest-meson|bookworm|tools meson|$consumers
 bench|bookworm||sh bench/run.sh lenet --quick

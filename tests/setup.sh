@@ -122,8 +122,9 @@ use_newer_meson() {
 
 install_packages() {
     [ -z "$packages" ] || install_with_apt
-    meson_version=$("$MESON" --version)
+    meson_version=$("$MESON" --version) || meson_version=''
     case $meson_version in
+    '') stop "'$MESON --version' fails or says nothing: set MESON to the command of Meson, or leave it out" ;;
     0.* | 1.0.0*) stop "Meson $meson_version is too old, 1.0.1 is needed: set MESON to a newer one (python3 -m pip install meson)" ;;
     esac
 }

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Names and arguments that examples/run.sh refuses before it builds anything."""
+"""Names, arguments and tools that examples/run.sh refuses before it builds anything."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from checked_program import CheckedProgram
 
 
 class Script(CheckedProgram):
-    def run(self, *arguments):
-        return subprocess.run(['sh', self.path, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    def run(self, *arguments, **variables):
+        return subprocess.run(['sh', self.path, *arguments], capture_output=True, text=True, check=False, timeout=60,
+                              env=dict(os.environ, **variables))
 
 
 checked = Script(pathlib.Path(sys.argv[1]) / 'examples' / 'run.sh')
@@ -23,4 +25,8 @@ checked.expect(unknown.returncode == 2 and "no example 'lenett'" in unknown.stde
                and unknown.stderr.split()[-len(names):] == names, f'an unknown name: {unknown}')
 for name in ('first', 'regression', 'own_schedule'):
     checked.refuses([f'{name} takes no arguments, and was given: --epochs 3'], name, '--epochs', '3')
+for meson in ('false', 'true'):
+    told = checked.run('regression', MESON=meson, CXX='true')  # a compiler that finds every header: nothing is installed
+    checked.expect(told.returncode == 3 and f"'{meson} --version' fails or says nothing" in told.stderr,
+                   f'a Meson that is none: {told}')
 checked.end()

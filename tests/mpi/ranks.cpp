@@ -4,22 +4,29 @@
 // One rank of the MPI tests: ranks CASE [automatic|off|required] [RANKS_PER_MACHINE] [ARGUMENT]. run.py starts it by
 // mpirun, and looks at what it says and how it ends. `ranks threads N` trains on threads, to compare with.
 
+#define DOCTEST_CONFIG_IMPLEMENT // a header that is shared with unit tests has checks, which nobody calls here
+
 #include <trireme/mpi.hpp>
 
 #include <collective/all_to_allv.hpp>
 #include <collective/convenience.hpp>
 #include <collective/matrix.hpp>
 #include <collective/rank_messages.hpp>
+#include <support/diverging.hpp>
 #include <support/networks.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -174,6 +181,14 @@ void ends_early() {
     g.run([](mpi_communicator& c) { barrier<direct>(c); });
     if (g.rank() == 1) return;
     std::this_thread::sleep_for(500ms);
+    g.run([](mpi_communicator& c) { barrier<direct>(c); });
+}
+
+/// Rank 1 throws outside of the group while the others go on.
+void throws_outside() {
+    mpi_group g(job, 0, 20s);
+    g.run([](mpi_communicator& c) { barrier<direct>(c); });
+    if (g.rank() == 1) throw std::runtime_error("the oar is broken");
     g.run([](mpi_communicator& c) { barrier<direct>(c); });
 }
 
@@ -415,6 +430,33 @@ void other_samples() {
     std::printf("trained\n");
 }
 
+/// A loss that is no number ends a step on all ranks, with the weights of the step before, and training goes on; in an
+/// epoch it ends the program.
+void diverges(int stages) {
+    using test_diverging::table;
+    int const ranks = mpi_group(job).size();
+    test_diverging::any_trainer<transport<mpi>> t(
+        {.learning_rate = 0.01f, .batch = 24, .logical_shards = 6},
+        {.devices = ranks / stages, .stages = stages, .deadline = 20s, .processes = job});
+    auto const bad = std::numeric_limits<float>::quiet_NaN();
+    table const good(24), long_table(240, 100, bad);
+    t.step(good);
+    auto const weights = t.gather_parameters(), statistics = t.gather_buffers();
+    for (std::size_t const at : {0u, 23u}) { // in the first shard, and in the last
+        bool thrown = false;
+        try {
+            t.step(table(24, at, bad));
+        } catch (divergence_error const& e) {
+            thrown = e.intact();
+        }
+        require(thrown, "no error, or one of changed weights");
+        require(same_bits(t.gather_parameters(), weights) && same_bits(t.gather_buffers(), statistics),
+                "weights have changed");
+    }
+    require(std::isfinite(t.step(good).loss), "training does not go on");
+    t.train(training_set{long_table.samples(), good.samples()}, {.epochs = 1});
+}
+
 void stuck_in_mpi() {
     mpi_group const g(job);
     mpi_runtime::watchdog::guard const guard(500ms, "MPI_Recv");
@@ -503,6 +545,7 @@ struct {
     {"programs", two_programs},
     {"rate", other_rate},
     {"samples", other_samples},
+    {"diverges", [] { diverges(victim); }},
     {"stuck", stuck_in_mpi},
     {"borrowed", borrowed},
     {"axes", axes},
@@ -511,6 +554,7 @@ struct {
     {"guards", crossed_guards},
     {"incomplete", [] { incomplete(victim); }},
     {"early", ends_early},
+    {"outside", throws_outside},
     {"no_mpi", without_mpi},
     {"forked", forked},
 };

@@ -153,6 +153,14 @@ for step in (0, 1, 5):
            {'fails': run.code not in (0, None), 'the others say so': len(others) >= 1,
             'it is named, if ranks have spoken': all(w in s for s in others for w in words),
             'in one deadline': all('(in time)' in s for s in others)})
+for n, stages in ((3, 1), (4, 2)):
+    for windows, per_machine in ways:
+        run = ranks(n, 'diverges', windows, per_machine, stages, limit=60)
+        expect(f'a loss that is not finite: {n} ranks, {stages} to a replica, windows {windows}, '
+               f'{per_machine or "all"} on a machine', run,
+               {'exit code 3': run.code == 3, 'all ranks say so': len(run.said) == n,
+                'of one step, whose weights they do not have': len(set(run.said)) == 1
+                and 'is nan: the weights are those of the step before' in run.said[0]})
 run = ranks(3, 'last', limit=30)
 expect('a rank works on when the others have finished', run, {'succeeds': run.code == 0 and 'fine' in run.output})
 run = ranks(1, 'guards', limit=30)
@@ -161,6 +169,11 @@ run = ranks(4, 'early', limit=30)
 expect('a rank ends before the others', run,
        {'fails': run.code is not None and run.code > 0, 'soon': run.seconds < 15,
         'the others say so': sum('has left the group' in s for s in run.said) >= 1})
+for windows, per_machine in ways:
+    run = ranks(3, 'outside', windows, per_machine, limit=30)
+    expect(f'an exception outside of the group, windows {windows}, {per_machine or "all"} on a machine', run,
+           {'exit code 3': run.code == 3, 'soon': run.seconds < 15, 'the rank says it': 'the oar is broken' in run.said,
+            'others hear of it': sum('device 1: an exception outside of its group' in s for s in run.said) >= 1})
 run = ranks(2, 'forked', limit=40)
 expect("a fork's copy of a group", run, {'succeeds': run.code == 0 and 'fine' in run.output})
 run = ranks(2, 'no_mpi', limit=30)

@@ -200,6 +200,19 @@ void traffic_by_pair() {
     if (t.rank() == 0) std::printf("fine\n");
 }
 
+/// The trace has the exchanges that rows make inside of tasks, over all replicas.
+void exchanges() {
+    using sums = test_networks::every_sum;
+    trainer<sums, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>, transport<mpi>> t(
+        {.batch = 24}, {.devices = replicas, .deadline = 20s, .trace = true, .processes = job});
+    for (std::size_t const n : {24u, 7u}) t.step(made_up(n));
+    t.evaluate(made_up(40));
+    require(test_traces::trace_is_program(t, 1, 2) != 0, "no evaluation is in the trace");
+    auto const found = std::ranges::count_if(t.traced(), [](timed_task const& task) { return task.exchange >= 0; });
+    require(found == 2 * static_cast<std::ptrdiff_t>(sums::exchanges.count), "exchanges are not in the trace");
+    if (t.rank() == 0) std::printf("fine\n");
+}
+
 /// Messages in pieces, as if a count of MPI could tell no more.
 void pieces() {
     mpi_group g(job);
@@ -263,7 +276,7 @@ struct {
     {"bits", bits},     {"traffic", traffic_by_pair},
     {"pieces", pieces}, {"programs", programs},
     {"fails", fails},   {"save", save},
-    {"load", load},
+    {"load", load},     {"exchanges", exchanges},
 };
 
 } // namespace

@@ -52,6 +52,10 @@ for layout in [(1, 2), (1, 3), (2, 2)]:
 for layout in [(2, 2, 'automatic', 2), (2, 2, 'off', 0), (1, 3, 'automatic', 2)]:
     run = stages('programs', *layout)
     expect(f'steps of programs, and parts: {place(*layout)}', run, {'succeeds': run.code == 0 and 'fine' in run.output})
+for layout in [(2, 1, 'required', 0), (3, 1, 'automatic', 2), (2, 1, 'off', 0)]:
+    run = stages('exchanges', *layout)
+    expect(f'exchanges inside of tasks in the trace: {place(*layout)}', run,
+           {'succeeds': run.code == 0 and 'fine' in run.output})
 run = stages('pieces', 1, 2, 'off')
 expect('messages in pieces', run, {'succeeds': run.code == 0 and 'fine' in run.output})
 

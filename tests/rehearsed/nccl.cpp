@@ -16,6 +16,7 @@
 #include <support/networks.hpp>
 #include <support/training.hpp>
 
+#include <trireme/group/late.hpp>
 #include <trireme/rehearsal.hpp>
 #include <trireme/trainer/nccl_transport.hpp>
 
@@ -415,7 +416,8 @@ TEST_SUITE("rehearsed/nccl") {
         auto const text = text_of_error<deadline_error>([&] { group.run(calls, {"a test"}, true); });
         lib.busy_polls = usual;
         CAPTURE(text);
-        CHECK(text.find("a test on ranks 0 to 1 of 2: NCCL did not take it within the deadline of 0.05 s") == 0);
+        CHECK(text.find("a test on ranks 0 to 1 of 2: NCCL did not take it within the deadline of 0.05 s: ") == 0);
+        CHECK(text.ends_with(if_only_slow));
     }
 
     TEST_CASE("the stand-in refuses what NCCL would not end, or not end well") {

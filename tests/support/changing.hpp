@@ -60,10 +60,10 @@ struct images {
     }
 };
 
-/// Each step sees the images changed anew, by one rule on any number of devices; an evaluation and a prediction see
-/// them as they are.
+/// Each step sees the images changed anew, by one rule on any number of devices up to `most`; an evaluation and a
+/// prediction see them as they are.
 template<class Device, class N, class... Policies>
-void see_the_same_changes() {
+void see_the_same_changes(int most = 8) {
     using t = any<Device, Policies...>;
     images<N> const all(40);
     image_changes const how{.crop_padding = 2, .flip = true};
@@ -77,7 +77,7 @@ void see_the_same_changes() {
         CHECK(now.numbers != all.numbers);
         CHECK(now.numbers != all.changed(how, 11, step + 1).numbers);
     }
-    for (int devices = 1; devices <= 8; ++devices) {
+    for (int devices = 1; devices <= most; ++devices) {
         CAPTURE(devices);
         t changing = made(devices);
         for (int step = 0; step < 3; ++step) changing.step(augmented(all.samples(), how));

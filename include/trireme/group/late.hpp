@@ -32,13 +32,13 @@ inline constexpr char const* if_only_slow = "; if it is only slow, raise the opt
 
 /// "device 2 did not finish within the deadline ...; if it is only slow, raise the option `deadline`": `did` is what
 /// the device did not, `rest` follows the deadline.
-TRIREME_COLD inline std::string late_text(std::string const& who, char const* did, std::string const& rest) {
+TRIREME_COLD inline std::string late_text(std::string const& who, std::string const& did, std::string const& rest) {
     return who + " did not " + did + " within the deadline" + rest + if_only_slow;
 }
 
 /// "rank 2 did not arrive within the deadline of 30 s: ...; if it is only slow, raise the option `deadline`".
-TRIREME_COLD inline std::string late_text(std::string const& who, char const* did, std::chrono::duration<double> limit,
-                                          std::string const& rest) {
+TRIREME_COLD inline std::string late_text(std::string const& who, std::string const& did,
+                                          std::chrono::duration<double> limit, std::string const& rest) {
     return late_text(who, did, " of " + seconds_text(limit) + " s: " + rest);
 }
 

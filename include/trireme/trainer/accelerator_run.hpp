@@ -35,13 +35,14 @@ public:
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = rank_type::memory_of(l, batch, rank);
         m.tables.bytes += Transport::relay_bytes(l);
-        if (!Model::trains) return m;
-        for (int chunk = 0; chunk < l.chunks(); ++chunk) {
-            auto const numbers = numbers_of_stage<network, T>(l, l.stage_of(rank, chunk));
-            m.tables.bytes += Transport::table_bytes(l, rank, numbers.extent(), sizeof(T));
+        if constexpr (Model::trains) {
+            for (int chunk = 0; chunk < l.chunks(); ++chunk) {
+                auto const numbers = numbers_of_stage<network, T>(l, l.stage_of(rank, chunk));
+                m.tables.bytes += Transport::table_bytes(l, rank, numbers.extent(), sizeof(T));
+            }
+            for (auto const& e : network::exchanges)
+                m.tables.bytes += Transport::sum_bytes(l.replicas, rank, e.elements, sizeof(T));
         }
-        for (auto const& e : network::exchanges)
-            m.tables.bytes += Transport::sum_bytes(l.replicas, rank, e.elements, sizeof(T));
         return m;
     }
     static constexpr crossing_bytes crossing(parallel_layout const& l, std::size_t batch, int stage) {

@@ -97,10 +97,12 @@ public:
         }
         if (std::uncaught_exceptions() == exceptions_) {
             node_.reset(); // ranks that still wait for this one learn at once that it has left
-            messages_.close();
+            messages_.close(std::chrono::seconds(5));
             return;
         }
-        give_up();
+        // All ranks may throw alike, as where a loss is not finite: each then tells its own error.
+        if (messages_.close(std::chrono::seconds(1))) return;
+        node_comm_.give_up();
         stop_all(stop_reason::made(stop_reason::kind::failed, rank(), 0,
                                    "an exception outside of its group took it away: see its own message"));
         session_.failed(exit_code::failure);

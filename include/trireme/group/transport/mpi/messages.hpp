@@ -56,9 +56,11 @@ public:
     mpi_messages(mpi_messages const&) = delete;
     mpi_messages& operator=(mpi_messages const&) = delete;
 
-    /// Ends the group, when all ranks do (mpi_notices::close); else it is as if it had been given up.
-    TRIREME_COLD void close() noexcept {
-        if (!notices_.close([this](stop_reason const& why) { be_stopped(why); })) give_up();
+    /// Ends the group, when all ranks do within `most` (mpi_notices::close); else gives it up, and returns false.
+    TRIREME_COLD bool close(std::chrono::duration<double> most) noexcept {
+        bool const all = notices_.close(most, [this](stop_reason const& why) { be_stopped(why); });
+        if (!all) give_up();
+        return all;
     }
 
     /// Leaves its communicators to the end of the process, for not all ranks may come to free them.

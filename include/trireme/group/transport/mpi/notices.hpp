@@ -91,11 +91,11 @@ public:
     }
 
     /// Takes all notices that others have sent, so that nothing is under way when MPI ends: all ranks call it, after
-    /// the last collective. False if not all do within some seconds, or one stops the group: it is to be given up.
+    /// the last collective. False if not all do within `most`, or one stops the group: it is to be given up.
     template<class Stops>
-    TRIREME_COLD bool close(Stops&& stops) noexcept {
+    TRIREME_COLD bool close(std::chrono::duration<double> most, Stops&& stops) noexcept {
         mpi_runtime::watchdog::guard const guard(std::chrono::seconds(30), "MPI_Ireduce_scatter_block");
-        auto const end = deadline::in(std::min<std::chrono::duration<double>>(limit_, std::chrono::seconds(5)));
+        auto const end = deadline::in(std::min(limit_, most));
         struct counts {
             std::vector<int> told;
             int expected = 0;

@@ -5,6 +5,7 @@
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/group/late.hpp>
 #include <trireme/group/transport/nccl/errors.hpp>
 
 #include <cuda_runtime_api.h>
@@ -160,9 +161,9 @@ public:
                 nccl_runtime::abort_all(s->to, first.limit_);
             }
             throw deadline_error(first.rank_,
-                                 "rank " + std::to_string(first.rank_) + " of " + std::to_string(first.size_) +
-                                     " waited in ncclCommSplit for the others, longer than the deadline of " +
-                                     seconds_text(first.limit_) + " s: all ranks have to split together");
+                                 late_text("rank " + std::to_string(first.rank_) + " of " + std::to_string(first.size_),
+                                           "meet the others in ncclCommSplit", first.limit_,
+                                           "all ranks have to split together"));
         }
         std::vector<nccl_communicator> made;
         for (auto* const comm : s->to) made.push_back(comm == nullptr ? nccl_communicator() : own(comm, first.limit_));

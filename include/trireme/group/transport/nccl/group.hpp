@@ -8,6 +8,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/group/late.hpp>
 #include <trireme/group/mesh.hpp>
 #include <trireme/group/transport/nccl/communicator.hpp>
 #include <trireme/group/transport/nccl/errors.hpp>
@@ -159,7 +160,7 @@ public:
                                                    [owned, handles = handles_, numbers = number_, operation] {
                                                        post(handles, owned, numbers, operation);
                                                    }))
-                    late("the others did not connect");
+                    late("the others", "connect");
             }
         } catch (accelerator_error const&) {
             abandon();
@@ -176,7 +177,7 @@ public:
             for (auto const& c : all_) busy = busy || state(c) == ncclInProgress;
             if (!busy) return check();
             if (turn < 1024) continue;
-            if (limit.passed()) late("NCCL did not take it");
+            if (limit.passed()) late("NCCL", "take it");
             std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
     }
@@ -381,19 +382,19 @@ private:
 
     TRIREME_COLD [[noreturn]] void nobody_came() const {
         auto const file = who_.file.empty() ? std::string() : ", id file " + who_.file;
-        throw deadline_error(first_, whom() + " did not meet the others in NCCL within the deadline of " +
-                                         seconds_text(who_.limit) + " s (process " + std::to_string(who_.index) +
-                                         " of " + std::to_string(who_.count) + file +
-                                         "); start all processes, look at NCCL_SOCKET_IFNAME and with NCCL_DEBUG=INFO "
-                                         "at what they say, or raise the option `deadline`");
+        throw deadline_error(
+            first_, late_text(whom() + " (process " + std::to_string(who_.index) + " of " + std::to_string(who_.count) +
+                                  file + ")",
+                              "meet the others in NCCL", who_.limit,
+                              "start all processes, look at NCCL_SOCKET_IFNAME and with NCCL_DEBUG=INFO at what they "
+                              "say"));
     }
-    TRIREME_COLD [[noreturn]] void late(char const* why) {
+    TRIREME_COLD [[noreturn]] void late(char const* who, char const* did) {
         abandon();
         throw deadline_error(number_[0],
-                             last_.text() + " on " + whom() + ": " + why + " within the deadline of " +
-                                 seconds_text(who_.limit) +
-                                 " s; look whether all processes still run, and with NCCL_DEBUG=INFO at what "
-                                 "they say");
+                             late_text(last_.text() + " on " + whom() + ": " + who, did, who_.limit,
+                                       "look whether all processes still run, and with NCCL_DEBUG=INFO at what they "
+                                       "say"));
     }
     void require_alive() const {
         for (auto const& c : all_)

@@ -7,13 +7,14 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/path.hpp>
+#include <trireme/core/regular_file.hpp>
 #include <trireme/core/replaced_file.hpp>
+#include <trireme/group/late.hpp>
 
-#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -86,24 +87,22 @@ TRIREME_COLD inline void write_record(std::string const& path, id_record r) {
     file.put_in_place();
 }
 
-/// Nothing if there is no such file, or none that is whole and of ours: somebody may be about to replace it.
+/// Nothing if there is no such file, or none that is whole and of ours: another process may be about to replace it. A
+/// link is not followed.
 inline std::optional<id_record> read_record(std::string const& path) {
-    constexpr std::size_t most = 1 << 20;
-    int const f = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    if (f < 0) return std::nullopt;
-    std::vector<std::byte> all(most + 1);
-    std::size_t size = 0;
-    while (size < all.size()) {
-        auto const n = ::read(f, all.data() + size, all.size() - size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) break;
-        size += static_cast<std::size_t>(n);
-    }
-    ::close(f);
+    constexpr std::uint64_t most = 1 << 20;
+    struct ::stat about = {};
+    if (::lstat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) return std::nullopt; // the usual case at first
     id_record r;
-    if (size < sizeof r.header || size > most) return std::nullopt;
-    std::memcpy(static_cast<void*>(&r.header), all.data(), sizeof r.header);
-    r.body.assign(all.begin() + sizeof r.header, all.begin() + static_cast<std::ptrdiff_t>(size));
+    try {
+        trireme::detail::regular_file const file(path);
+        if (file.size() < sizeof r.header || file.size() > most) return std::nullopt;
+        file.read(0, std::as_writable_bytes(std::span(&r.header, 1)));
+        r.body.resize(static_cast<std::size_t>(file.size()) - sizeof r.header);
+        file.read(sizeof r.header, r.body);
+    } catch (data_error const&) { // it has been removed, or cannot be read yet
+        return std::nullopt;
+    }
     if (!r.header.is_ours() || r.header.sum != checksum(r.header, r.body)) return std::nullopt;
     return r;
 }
@@ -171,7 +170,7 @@ public:
                     if (missing.empty()) first_missing = static_cast<int>(k);
                     missing += (missing.empty() ? "" : ", ") + std::to_string(k);
                 }
-                if (!missing.empty()) late(first_rank(first_missing), "did not hear from process " + missing);
+                if (!missing.empty()) late(first_rank(first_missing), "hear from process " + missing);
             }
             pause();
         }
@@ -205,7 +204,7 @@ public:
                     throw usage_error("id file " + a_.file + " is for " + stranger + ", and process " +
                                       std::to_string(a_.index) + " was started for " + own_sizes() +
                                       ": start all processes with the same mesh and the same number of processes");
-                late(0, "found no id of this run");
+                late(0, "find an id of this run");
             }
             pause();
         }
@@ -250,13 +249,12 @@ private:
                           ": start all processes with the same mesh and the same number of processes");
     }
 
-    TRIREME_COLD [[noreturn]] void late(int rank, std::string const& what) const {
-        throw deadline_error(rank, "rank " + std::to_string(first_rank(a_.index)) + " of " + std::to_string(a_.world) +
-                                       " (process " + std::to_string(a_.index) + " of " + std::to_string(a_.count) +
-                                       ") " + what + " through the id file " + a_.file + " within the deadline of " +
-                                       seconds_text(a_.limit) +
-                                       " s; start all processes, with one id_file, or raise the option "
-                                       "`deadline`");
+    TRIREME_COLD [[noreturn]] void late(int rank, std::string const& did) const {
+        throw deadline_error(
+            rank,
+            late_text("rank " + std::to_string(first_rank(a_.index)) + " of " + std::to_string(a_.world) +
+                          " (process " + std::to_string(a_.index) + " of " + std::to_string(a_.count) + ")",
+                      did + " through the id file " + a_.file, a_.limit, "start all processes, with one id_file"));
     }
     static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
 
