@@ -213,6 +213,23 @@ TEST_SUITE("docs/own_numbers") {
         CHECK(t.predict(standardisation::load(path_of_scale)(asked)).values()[0] == said.values()[0]);
     }
 
+    TEST_CASE("words in files") {
+        files::folder const folder;
+        std::string const first = "size,colour,sold\n38,red,yes\n40,green,no\n42,blue,yes\n";
+        std::string const second = "colour,size\ngreen,44\n";
+        auto const path_of_shirts = folder.write("shirts.csv", {first.begin(), first.end()});
+        auto const path_of_offered = folder.write("offered.csv", {second.begin(), second.end()});
+        // [csv_words]
+        auto const shirts = read_csv(path_of_shirts); // size,colour,sold in its first line, then 38,red,yes and so on
+        auto const words = shirts.words({"colour"});  // {"colour", {"blue", "green", "red"}}
+        auto const sold = shirts.samples({.words = words, .classes = "sold"}); // inputs: size, blue, green, red
+        auto const offered = read_csv(path_of_offered).samples({.inputs = {"size", "colour"}, .words = words});
+        // [/csv_words]
+        CHECK(words.at("colour") == std::vector<std::string>{"blue", "green", "red"});
+        CHECK(sold.inputs().size() == 4);
+        CHECK(reinterpret_cast<double const*>(offered.inputs().of(0))[2] == 1);
+    }
+
     TEST_CASE("arrays in files, and images that are changed") {
         files::folder const folder;
         auto const array = [](std::string const& description, std::size_t bytes) {
@@ -232,7 +249,7 @@ TEST_SUITE("docs/own_numbers") {
         // [/npy]
         // [per_channel]
         standardisation const of_colours(photographs, standardised::per_channel);
-        auto const even = of_colours(photographs); // a copy as float
+        auto const even = of_colours(photographs); // as float: a view of a mapped file, else a copy
         // [/per_channel]
         CHECK(of_colours.means().size() == 3);
         CHECK(even.inputs().shape == make_shape(3, 8, 8));

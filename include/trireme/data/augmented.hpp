@@ -6,6 +6,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/data/sample_source.hpp>
+#include <trireme/data/standardised_numbers.hpp>
 #include <trireme/device/host/isa.hpp>
 
 #include <cstddef>
@@ -106,15 +107,18 @@ TRIREME_NOINLINE void scatter_changed(sample_rows const& rows, std::uint32_t sam
                                       T scale, Stored* to, std::size_t channel, std::size_t place) noexcept {
     image_change const change(rows, drawn, sample);
     auto const places = rows.shape.extent[1] * rows.shape.extent[2];
-    with_number_of(rows.kind, [&]<class N>(N) {
+    auto const scatter = [&](auto&& from, T factor) {
         for (std::size_t c = 0; c < rows.shape.extent[0]; ++c) {
-            auto const* const from = reinterpret_cast<N const*>(rows.of(sample)) + c * places;
             change.for_places([&](std::size_t p, std::size_t q) {
-                to[c * channel + p * place] =
-                    q == static_cast<std::size_t>(-1) ? Stored{} : static_cast<Stored>(static_cast<T>(from[q]) * scale);
+                to[c * channel + p * place] = q == static_cast<std::size_t>(-1)
+                                                  ? Stored{}
+                                                  : static_cast<Stored>(static_cast<T>(from[c * places + q]) * factor);
             });
         }
-    });
+    };
+    if (rows.standard != nullptr)
+        return scatter(standardised_numbers(rows, sample), static_cast<T>(rows.standard->after));
+    with_number_of(rows.kind, [&]<class N>(N) { scatter(reinterpret_cast<N const*>(rows.of(sample)), scale); });
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ namespace trireme {
 struct csv_options {
     bool header = true;                 ///< true: the first line names the columns; else their names are "1", "2", ...
     char separator = ',';               ///< the character between fields: ',', ';', '|' or '\t'
+    char decimal = '.';                 ///< the character before the fraction of a number: '.' or ','
     std::optional<double> missing = {}; ///< replaces numbers that are not there; without it they are an error
     std::vector<std::string> missing_words = {"NA", "NaN", "nan"}; ///< fields that count as empty, quoted or not
 };
@@ -35,6 +37,9 @@ struct csv_options {
 struct csv_columns {
     /// Columns in this order; empty: all but the targets, which then all have names.
     std::vector<std::string> inputs = {};
+    /// Words of those inputs that hold words, as csv_table::words() gives them. Each word becomes an input of its own,
+    /// in this order: 1 in the rows that have it, else 0.
+    std::map<std::string, std::vector<std::string>> words = {};
     std::vector<std::string> targets = {}; ///< numbers that the network is to give
     std::string classes = {};              ///< the column that holds the class of each row
     /// Names of the classes by their numbers, as another table's samples have them, class_names(). Empty: the different
@@ -45,6 +50,33 @@ struct csv_columns {
 
 namespace detail::csv {
 
+inline std::optional<std::int64_t> whole_number(std::string_view text) noexcept {
+    text = without_blanks(text);
+    std::int64_t value = 0;
+    auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+/// A text that is not empty becomes a finite number; std::errc{} if it is one.
+inline std::errc read_number(std::string_view text, char decimal, double& value) {
+    std::string with_point;
+    if (decimal != '.') {
+        if (text.find('.') != std::string_view::npos) return std::errc::invalid_argument;
+        with_point = text;
+        std::ranges::replace(with_point, decimal, '.');
+        text = with_point;
+    }
+    // from_chars takes no +, but names of numbers.
+    auto const* begin = text.data();
+    auto const* const end = begin + text.size();
+    if (*begin == '+') ++begin;
+    auto const* const digit = begin != end && *begin == '-' && text.front() != '+' ? begin + 1 : begin;
+    if (digit == end || (*digit != '.' && (*digit < '0' || *digit > '9'))) return std::errc::invalid_argument;
+    auto const [stop, error] = std::from_chars(begin, end, value);
+    return stop == end ? error : std::errc::invalid_argument;
+}
+
 /// "'a', 'b', 'c', ...": at most 20 names.
 template<class Name>
 std::string listed(std::size_t count, Name const& name) {
@@ -53,6 +85,45 @@ std::string listed(std::size_t count, Name const& name) {
         text += (i == 0 ? "" : ", ") + (i < 20 ? in_quotes(name(i)) : std::string("..."));
     return text;
 }
+
+/// A finder knows names, which stay where they are, by their text.
+class name_finder {
+public:
+    /// Errors: usage_error for two names that are alike; `what` says whose they are.
+    TRIREME_COLD name_finder(std::vector<std::string> const& names, std::string const& what) {
+        for (auto const& name : names) known_.emplace_back(name, static_cast<std::int32_t>(known_.size()));
+        std::ranges::sort(known_);
+        auto const twice = std::ranges::adjacent_find(known_, {}, [](auto const& k) { return k.first; });
+        if (twice != known_.end())
+            throw usage_error("two " + what + " are named " + in_quotes(twice->first) + ": give each its own name");
+    }
+
+    /// The number of a name; -1 if there is no such name. 07 is the name 7 if there is no other.
+    std::int32_t number_of(std::string_view text) const {
+        auto number = find(text);
+        if (number < 0)
+            if (auto const value = whole_number(text)) number = find(std::to_string(*value));
+        return number;
+    }
+
+private:
+    std::int32_t find(std::string_view text) const {
+        auto const found = std::ranges::lower_bound(known_, text, {}, [](auto const& k) { return k.first; });
+        return found != known_.end() && found->first == text ? found->second : -1;
+    }
+
+    std::vector<std::pair<std::string_view, std::int32_t>> known_;
+};
+
+/// A column of inputs: numbers, or words.
+struct input_column {
+    std::size_t column = 0;
+    std::vector<std::string> const* words = nullptr; ///< null: numbers
+
+    std::size_t size() const noexcept { return words == nullptr ? 1 : words->size(); }
+};
+
+inline constexpr std::size_t most_words = 1000; // of a column: each is an input
 
 } // namespace detail::csv
 
@@ -70,6 +141,9 @@ public:
         : content_(std::move(content)), options_(std::move(options)) {
         if (options_.missing && !std::isfinite(*options_.missing))
             throw usage_error("csv_options::missing is no finite number, and samples consist of those: pass one");
+        if (options_.decimal != '.' && options_.decimal != ',')
+            throw usage_error("csv_options::decimal is " + detail::in_quotes(std::string_view(&options_.decimal, 1)) +
+                              ", and must be '.' or ',': pass one of these");
     }
 
     std::size_t rows() const noexcept { return content_.lines.size() - (content_.header ? 1 : 0); }
@@ -115,10 +189,35 @@ public:
         return all;
     }
 
+    /// The different words of each of these columns, sorted, by their values if all are whole numbers. Kept, they
+    /// number the words of other tables likewise. Blanks around a word are no part of it, nor in quotes.
+    ///
+    ///     auto const words = table.words({"colour"}); // {"colour", {"green", "red"}}
+    ///     auto const train = table.samples({.words = words, .classes = "species"});
+    ///     auto const asked = other.samples({.inputs = {"length", "colour"}, .words = words});
+    ///
+    /// Errors: data_error as for column(), with line and column for a word that is missing, and for a column of more
+    /// than 1000 different words.
+    TRIREME_COLD std::map<std::string, std::vector<std::string>> words(std::vector<std::string> const& columns) const {
+        std::map<std::string, std::vector<std::string>> all;
+        for (auto const& name : columns) {
+            auto const c = column(name);
+            auto words = different(c, &csv_table::word);
+            if (words.size() > detail::csv::most_words)
+                content_.fail(content_.lines[0], c,
+                              "the column has " + std::to_string(words.size()) + " different words, and at most " +
+                                  std::to_string(detail::csv::most_words) +
+                                  " can become inputs, each of its own: leave the column out, as one of identifiers, "
+                                  "or write rare words as one, 'other'");
+            all.insert_or_assign(name, std::move(words));
+        }
+        return all;
+    }
+
     /// The rows as samples, which own their memory; the table is no longer needed. Numbers are doubles, as exact as
     /// they are written. `inputs` alone, which names() may be, are samples without targets, for predictions.
-    /// Errors: data_error as for numbers() and column(), and for a class that is missing or none of those wanted;
-    /// usage_error for columns that contradict one another.
+    /// Errors: data_error as for numbers() and column(), and for a word or a class that is missing or none of those
+    /// wanted; usage_error for columns that contradict one another.
     TRIREME_COLD owned_samples samples(csv_columns const& wanted) const {
         bool const inputs_alone = wanted.targets.empty() && wanted.classes.empty() && !wanted.inputs.empty() &&
                                   wanted.class_names.empty() && wanted.class_count == 0;
@@ -140,13 +239,17 @@ public:
         }
         if (inputs.empty())
             throw usage_error("no column is left for the inputs: a sample needs at least one number beside its target");
-        auto const of_input = make_shape(inputs.size());
-        if (inputs_alone) return owned_samples(table_of(inputs), of_input);
+        auto const encoded = with_words(inputs, wanted.words);
+        std::size_t width = 0;
+        for (auto const& each : encoded) width += each.size();
+        auto const of_input = make_shape(width);
+        if (inputs_alone) return owned_samples(table_of(encoded, width), of_input);
         if (wanted.classes.empty())
-            return owned_samples(table_of(inputs), of_input, table_of(targets), make_shape(targets.size()));
+            return owned_samples(table_of(encoded, width), of_input, table_of(with_words(targets, {}), targets.size()),
+                                 make_shape(targets.size()));
         auto [labels, names] = labels_of(targets[0], wanted);
         auto const classes = wanted.class_count != 0 ? wanted.class_count : names.size();
-        return owned_samples(table_of(inputs), of_input, std::move(labels), classes, std::move(names));
+        return owned_samples(table_of(encoded, width), of_input, std::move(labels), classes, std::move(names));
     }
 
 private:
@@ -184,22 +287,26 @@ private:
                  "a number is missing" + (text.empty() ? "" : " (" + detail::in_quotes(text) + ")") +
                      ": fill it in, leave out the line or the column, or pass csv_options::missing, which replaces it");
         }
-        // from_chars takes no +, but names of numbers.
-        auto const* begin = text.data();
-        auto const* const end = begin + text.size();
-        if (*begin == '+') ++begin;
-        auto const* const digit = begin != end && *begin == '-' && text.front() != '+' ? begin + 1 : begin;
         double value = 0;
-        if (digit != end && (*digit == '.' || (*digit >= '0' && *digit <= '9'))) {
-            auto const [stop, error] = std::from_chars(begin, end, value);
-            if (error == std::errc::result_out_of_range && stop == end)
-                fail(row, column,
-                     detail::in_quotes(text) + " is too large or too small for a double: scale the column");
-            if (error == std::errc{} && stop == end) return value;
-        }
-        fail(row, column,
-             detail::in_quotes(text) + " is no finite number: write it as 1.5 or 1e-3, name the columns that are "
-                                       "inputs, or ask for this one as .classes");
+        auto const error = detail::csv::read_number(text, options_.decimal, value);
+        if (error == std::errc{}) return value;
+        if (error == std::errc::result_out_of_range)
+            fail(row, column, detail::in_quotes(text) + " is too large or too small for a double: scale the column");
+        fail(row, column, detail::in_quotes(text) + " is no finite number: " + remedy_for_number(text));
+    }
+
+    TRIREME_COLD std::string remedy_for_number(std::string_view text) const {
+        std::string const words = "as .words = table.words({\"NAME\"}), each of which becomes an input";
+        double ignored = 0;
+        if (options_.decimal == ',')
+            return "with csv_options::decimal = ',' write it as 1234,5 or 1e-3, without points; name the columns that "
+                   "are inputs, or ask for this one " +
+                   words;
+        if (detail::csv::read_number(text, ',', ignored) == std::errc{})
+            return "write it as 1.5 or 1e-3, or pass csv_options::decimal = ',' if commas stand before the fractions "
+                   "of this file";
+        return "write it as 1.5 or 1e-3, name the columns that are inputs, or ask for this one as .classes, or " +
+               words;
     }
 
     /// The columns with these names, which become `taken`.
@@ -215,12 +322,86 @@ private:
         return all;
     }
 
-    std::vector<double> table_of(std::vector<std::size_t> const& columns) const {
-        std::vector<double> all;
-        all.reserve(rows() * columns.size());
-        for (std::size_t r = 0; r < rows(); ++r)
-            for (auto const c : columns) all.push_back(number(r, c));
+    /// Columns with their words; each list of words belongs to one of them.
+    std::vector<detail::csv::input_column>
+    with_words(std::vector<std::size_t> const& columns,
+               std::map<std::string, std::vector<std::string>> const& words) const {
+        std::vector<detail::csv::input_column> all;
+        for (auto const c : columns) all.push_back({c});
+        for (auto const& [name, list] : words) {
+            auto const of_name = std::ranges::find(all, column(name), &detail::csv::input_column::column);
+            if (of_name == all.end())
+                throw usage_error("column " + detail::in_quotes(name) +
+                                  " has .words, and is no input: name it in .inputs, too, or leave out its words");
+            if (list.empty())
+                throw usage_error("column " + detail::in_quotes(name) +
+                                  " has an empty list of words: pass those that csv_table::words() gives");
+            of_name->words = &list;
+        }
         return all;
+    }
+
+    std::vector<double> table_of(std::vector<detail::csv::input_column> const& columns, std::size_t width) const {
+        std::vector<double> all(rows() * width);
+        std::size_t at = 0;
+        for (auto const& each : columns) {
+            if (each.words == nullptr) {
+                for (std::size_t r = 0; r < rows(); ++r) all[r * width + at] = number(r, each.column);
+            } else {
+                detail::csv::name_finder const known(*each.words,
+                                                     "words of " + detail::in_quotes(content_.name(each.column)));
+                for (std::size_t r = 0; r < rows(); ++r)
+                    all[r * width + at + number_among(known, *each.words, r, each.column)] = 1;
+            }
+            at += each.size();
+        }
+        return all;
+    }
+
+    std::size_t number_among(detail::csv::name_finder const& known, std::vector<std::string> const& words,
+                             std::size_t row, std::size_t column) const {
+        auto const text = word(row, column);
+        auto const number = known.number_of(text);
+        if (number < 0)
+            fail(row, column,
+                 detail::in_quotes(text) + " is none of the " + std::to_string(words.size()) + " words " +
+                     detail::csv::listed(words.size(), [&](auto i) { return std::string_view(words[i]); }) +
+                     ": correct it, leave out the line, or take the words from a table that has all of them");
+        return static_cast<std::size_t>(number);
+    }
+
+    /// A field of a column of words, which is there.
+    std::string_view word(std::size_t row, std::size_t column) const {
+        auto const text = detail::csv::without_blanks(field(row, column));
+        if (is_missing(text))
+            fail(row, column,
+                 "a word is missing" + (text.empty() ? "" : " (" + detail::in_quotes(text) + ")") +
+                     ": fill it in, as 'unknown', or leave out the line or the column; if the field is a word, leave "
+                     "it out of csv_options::missing_words");
+        return text;
+    }
+
+    /// The different texts of a column, sorted: by their values if all are whole numbers.
+    std::vector<std::string> different(std::size_t column,
+                                       std::string_view (csv_table::*read)(std::size_t, std::size_t) const) const {
+        std::vector<std::string> names;
+        std::vector<std::int64_t> values;
+        for (std::size_t r = 0; r < rows(); ++r) {
+            auto const value = detail::csv::whole_number((this->*read)(r, column));
+            if (!value) break;
+            values.push_back(*value);
+        }
+        if (values.size() == rows()) {
+            std::ranges::sort(values);
+            values.erase(std::unique(values.begin(), values.end()), values.end());
+            for (auto const value : values) names.push_back(std::to_string(value));
+        } else {
+            std::vector<std::string_view> texts;
+            for (std::size_t r = 0; r < rows(); ++r) texts.push_back((this->*read)(r, column));
+            std::ranges::sort(texts);
+            names.assign(texts.begin(), std::unique(texts.begin(), texts.end())); // clang 14 knows no ranges::unique
+        }
+        return names;
     }
 
     /// A field of a column of classes, which is there.
@@ -234,14 +415,6 @@ private:
         return text;
     }
 
-    static std::optional<std::int64_t> whole_number(std::string_view text) noexcept {
-        text = detail::csv::without_blanks(text);
-        std::int64_t value = 0;
-        auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
-        return value;
-    }
-
     class_labels labels_of(std::size_t column, csv_columns const& wanted) const {
         if (wanted.class_count != 0) {
             if (!wanted.class_names.empty())
@@ -249,24 +422,7 @@ private:
             return numbered(column, wanted.class_count);
         }
         if (!wanted.class_names.empty()) return named(column, wanted.class_names);
-        std::vector<std::int64_t> values;
-        for (std::size_t r = 0; r < rows(); ++r) {
-            auto const value = whole_number(class_text(r, column));
-            if (!value) break;
-            values.push_back(*value);
-        }
-        std::vector<std::string> names;
-        if (values.size() == rows()) {
-            std::ranges::sort(values);
-            values.erase(std::unique(values.begin(), values.end()), values.end());
-            for (auto const value : values) names.push_back(std::to_string(value));
-        } else {
-            std::vector<std::string_view> texts;
-            for (std::size_t r = 0; r < rows(); ++r) texts.push_back(class_text(r, column));
-            std::ranges::sort(texts);
-            names.assign(texts.begin(), std::unique(texts.begin(), texts.end())); // clang 14 knows no ranges::unique
-        }
-        return named(column, names);
+        return named(column, different(column, &csv_table::class_text));
     }
 
     class_labels numbered(std::size_t column, std::size_t count) const {
@@ -274,7 +430,7 @@ private:
         class_labels made;
         for (std::size_t r = 0; r < rows(); ++r) {
             auto const text = class_text(r, column);
-            auto const value = whole_number(text);
+            auto const value = detail::csv::whole_number(text);
             if (!value || *value < 0 || static_cast<std::uint64_t>(*value) >= count)
                 fail(r, column,
                      detail::in_quotes(text) + " is no class in [0, " + std::to_string(count) +
@@ -285,23 +441,11 @@ private:
     }
 
     class_labels named(std::size_t column, std::vector<std::string> const& names) const {
-        std::vector<std::pair<std::string_view, std::int32_t>> known;
-        for (auto const& name : names) known.emplace_back(name, static_cast<std::int32_t>(known.size()));
-        std::ranges::sort(known);
-        auto const twice = std::ranges::adjacent_find(known, {}, [](auto const& k) { return k.first; });
-        if (twice != known.end())
-            throw usage_error("two classes are named " + detail::in_quotes(twice->first) + ": give each its own name");
-        auto const find = [&](std::string_view text) {
-            auto const found = std::ranges::lower_bound(known, text, {}, [](auto const& k) { return k.first; });
-            return found != known.end() && found->first == text ? found->second : -1;
-        };
+        detail::csv::name_finder const known(names, "classes");
         class_labels made{{}, names};
         for (std::size_t r = 0; r < rows(); ++r) {
             auto const text = class_text(r, column);
-            auto number = find(text);
-            if (number < 0) { // 07 may be the class named 7
-                if (auto const value = whole_number(text)) number = find(std::to_string(*value));
-            }
+            auto const number = known.number_of(text);
             if (number < 0)
                 fail(r, column,
                      detail::in_quotes(text) + " is none of the " + std::to_string(names.size()) + " classes " +

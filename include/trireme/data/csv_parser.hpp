@@ -23,7 +23,7 @@ namespace trireme::detail::csv {
 // CSV: lines of fields with a separator between them. A field may stand in quotes, in which separators and newlines are
 // part of it and a quote is written twice. Blanks around a field are no part of it, unless they stand in quotes. Lines
 // end with \n or \r\n, the last one may end with the file; lines of nothing but blanks are passed over. A mark of UTF-8
-// may come first. Numbers are written with a point, whatever the locale.
+// may come first. Numbers are written with a point, or with a comma, as the options say, whatever the locale.
 // Source: RFC 4180, which knows neither blanks around fields nor empty lines.
 
 inline constexpr std::uint64_t most_bytes = 0xFFFFFFFE; // places in the text take 32 bits
@@ -144,9 +144,18 @@ private:
                        std::string(few ? "there is no such field" : "a field too many") + "; this line has " +
                            std::to_string(fields) + ", and line " + std::to_string(made_.lines[0].line) + " has " +
                            std::to_string(made_.columns) +
-                           ": give all lines as many fields, and put text with a separator in it in quotes");
+                           ": give all lines as many fields, and put text with a separator in it in quotes" +
+                           remedy_for_separator());
         }
         made_.lines.push_back(begin);
+    }
+
+    /// Words about another separator that the first line has, if it has none of those that were asked for.
+    std::string remedy_for_separator() const {
+        auto const at = made_.columns == 1 ? made_.field(0).find_first_of(",;|\t") : std::string_view::npos;
+        if (at == std::string_view::npos) return {};
+        return ", or pass csv_options::separator = " + in_quotes(made_.field(0).substr(at, 1)) +
+               ", which stands in line " + std::to_string(made_.lines[0].line);
     }
 
     void read_field() {

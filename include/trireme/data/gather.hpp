@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/data/sample_source.hpp>
+#include <trireme/data/standardised_numbers.hpp>
 #include <trireme/device/host/isa.hpp>
 
 #include <algorithm>
@@ -41,10 +42,21 @@ template<std::size_t Rows>
     for (std::size_t i = 0; i < Rows; ++i) rows[i] = next[i];
 }
 
-/// to[i * step] = scale * number first + i of a sample, `count` of them.
+/// to[i * step] = number some.begin + i of a sample of standardised rows.
+template<class T, class Stored>
+TRIREME_NOINLINE void scatter_standardised(sample_rows const& rows, std::size_t sample, range some, Stored* to,
+                                           std::size_t step) noexcept {
+    standardised_numbers numbers(rows, sample);
+    auto const after = static_cast<T>(rows.standard->after);
+    for (std::size_t i = 0; i < some.size(); ++i)
+        to[i * step] = static_cast<Stored>(static_cast<T>(numbers[some.begin + i]) * after);
+}
+
+/// to[i * step] = scale * number some.begin + i of a sample.
 template<class T, class Stored>
 TRIREME_NOINLINE void scatter_numbers(sample_rows const& rows, std::size_t sample, range some, Stored* to,
                                       std::size_t step) noexcept {
+    if (rows.standard != nullptr) return scatter_standardised<T>(rows, sample, some, to, step);
     auto const scale = static_cast<T>(rows.scale);
     with_number_of(rows.kind, [&]<class N>(N) {
         auto const* const from = reinterpret_cast<N const*>(rows.of(sample)) + some.begin;

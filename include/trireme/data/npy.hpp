@@ -278,14 +278,17 @@ TRIREME_COLD inline header header_of(regular_file const& file) {
 class npy_array {
 public:
     /// read_npy and map_npy construct arrays: the numbers begin at `data`, which `holder` keeps.
-    npy_array(std::string path, detail::npy::header header, std::byte const* data, std::shared_ptr<void const> holder)
-        : path_(std::move(path)), header_(std::move(header)), data_(data), holder_(std::move(holder)) {}
+    npy_array(std::string path, detail::npy::header header, std::byte const* data, std::shared_ptr<void const> holder,
+              bool mapped = false)
+        : path_(std::move(path)), header_(std::move(header)), data_(data), holder_(std::move(holder)), mapped_(mapped) {
+    }
 
     std::string const& path() const noexcept { return path_; }
     number_kind kind() const noexcept { return header_.kind; }
     std::vector<std::size_t> const& shape() const noexcept { return header_.shape; } ///< empty for a single number
     std::size_t size() const noexcept { return header_.numbers; }                    ///< numbers in all
     std::shared_ptr<void const> holder() const noexcept { return holder_; }
+    bool mapped() const noexcept { return mapped_; } ///< true: the numbers are not in memory, but in the file
 
     /// All numbers, the last dimension running fastest. Valid as long as any copy.
     /// Errors: usage_error if they have another type than N.
@@ -311,6 +314,7 @@ public:
         all.shape.extent[0] = 1;
         for (std::size_t d = 1; d < shape().size(); ++d) all.shape.extent[d - 1] = shape()[d];
         all.stride = all.bytes();
+        all.mapped = mapped_;
         return all;
     }
 
@@ -324,6 +328,7 @@ private:
     detail::npy::header header_;
     std::byte const* data_;
     std::shared_ptr<void const> holder_;
+    bool mapped_;
 };
 
 /// Reads an array into memory.
@@ -345,7 +350,8 @@ TRIREME_COLD inline npy_array read_npy(std::string const& path) {
 }
 
 /// Maps an array that may be larger than the memory: the system reads the pages that are touched, and gives them up for
-/// others. Shuffled samples then come from the disk one by one.
+/// others. Shuffled samples then come from the disk one by one. Samples of it that are split or standardised are views,
+/// which leave the numbers in the file.
 ///
 /// Nobody may change the file while the array or samples of it are in use. Overwritten numbers are seen as they are
 /// then; a file that is cut off makes an access raise SIGBUS, which ends the process. To replace it is safe: write
@@ -359,7 +365,7 @@ TRIREME_COLD inline npy_array map_npy(std::string const& path) {
                                     " bytes, as they do in files of numpy.save: save the array again, or use read_npy");
     auto const mapped = std::make_shared<detail::mapped_file const>(file);
     auto const* const numbers = mapped->bytes().data() + header.begin;
-    return {path, std::move(header), numbers, mapped};
+    return {path, std::move(header), numbers, mapped, true};
 }
 
 namespace detail::npy {

@@ -74,23 +74,58 @@ struct image_changes {
     constexpr bool operator==(image_changes const&) const = default;
 };
 
+namespace detail {
+
+/// Means and factors by which the numbers of a view are standardised whenever they are read: number x is seen as
+/// float((x - mean) * factor) * after; see data/standardised_numbers.hpp.
+struct number_standard {
+    number_kind kind = number_kind::u8;      ///< type of the numbers that are stored
+    double scale = 1;                        ///< their factor
+    number_standard const* before = nullptr; ///< standard that is applied first, in place of kind and scale
+    double const* means = nullptr;
+    double const* factors = nullptr;
+    std::size_t count = 0; ///< of means; each is that of as many numbers, side by side
+    double after = 1;
+
+    constexpr number_kind stored() const noexcept { return before != nullptr ? before->stored() : kind; }
+};
+
+} // namespace detail
+
 /// Inputs or targets of samples, a view: the numbers of sample i begin at of(i), side by side.
 struct sample_rows {
     std::byte const* data = nullptr;    ///< the numbers; null: there are none here
     number_kind kind = number_kind::u8; ///< type of the numbers
     trireme::shape shape = {};          ///< the shape of one sample
-    std::size_t stride = 0;             ///< bytes from one sample's to the next one's
-    double scale = 1;                   ///< factor of each number: the product is computed with
+    std::size_t stride = 0;             ///< bytes from one sample's to the next one's; 0 with `places`
+    double scale = 1;                   ///< factor of each number: the product is computed with; NaN with `standard`
     std::size_t classes = 0;            ///< 0: values; else each number is a class in [0, classes)
     image_changes changes = {};         ///< changes of inputs of rank 3
     int ignored = no_label;     ///< a number that may stand for a class, of samples that losses are to leave out
     std::size_t beginnings = 1; ///< numbers that may be the first; each epoch of a training draws one of them
+    bool mapped = false;        ///< true: the numbers lie in a mapped file; split and standardisation leave them there
+    std::uint32_t const* places = nullptr; ///< places of the samples among rows, each of `apart` bytes; null: in order
+    std::size_t apart = 0;                 ///< with `places`: bytes from one row to the next one
+    detail::number_standard const* standard = nullptr; ///< not null: gather_samples makes f32 of the numbers stored
 
     constexpr std::size_t size() const noexcept { return shape.size(); } ///< numbers of one sample
+    /// Bytes of one sample as they are stored.
     constexpr std::size_t bytes() const noexcept {
-        return size() * with_number_of(kind, [](auto n) { return sizeof n; });
+        return size() *
+               with_number_of(standard != nullptr ? standard->stored() : kind, [](auto n) { return sizeof n; });
     }
-    std::byte const* of(std::size_t sample) const noexcept { return data + sample * stride; }
+    std::byte const* of(std::size_t sample) const noexcept {
+        return data + (places == nullptr ? sample * stride : places[sample] * apart);
+    }
+    /// The rows of sample `first` and of those behind it.
+    sample_rows behind(std::size_t first) const noexcept {
+        auto rows = *this;
+        if (places != nullptr)
+            rows.places += first;
+        else if (data != nullptr)
+            rows.data = of(first);
+        return rows;
+    }
     /// The rows that begin so many numbers later.
     constexpr sample_rows from(std::size_t number) const noexcept {
         auto rows = *this;
@@ -135,7 +170,7 @@ struct sample_source_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0099: these are no samples: a trainer takes labelled_images, samples_in_memory(numbers, "
                   "make_shape(...), labels, classes), or a type with size(), inputs() and targets(), which gives both "
-                  "as sample_rows");
+                  "as sample_rows; of training data pass a part, as data.test");
 };
 
 /// Samples as a trainer sees them: those of any source. Copies nothing; holds what the source's holder holds.
@@ -152,6 +187,8 @@ public:
     sample_rows const& inputs() const noexcept { return inputs_; }
     sample_rows const& targets() const noexcept { return targets_; }
     std::shared_ptr<void const> const& holder() const noexcept { return holder_; }
+    /// True if numbers lie in a mapped file, and a view of them can hold it.
+    bool stays_mapped() const noexcept { return holder_ != nullptr && (inputs_.mapped || targets_.mapped); }
     bool has_both() const noexcept { return inputs_.data != nullptr && targets_.data != nullptr; }
 
     /// The samples as epoch `epoch` of a training sees them: windows of tokens begin elsewhere in each, drawn from the
@@ -172,8 +209,10 @@ public:
     bool same_as(sample_set const& other) const noexcept {
         return holder_ != nullptr && holder_ == other.holder_ && size_ == other.size_ &&
                inputs_.data == other.inputs_.data && targets_.data == other.targets_.data &&
-               inputs_.scale == other.inputs_.scale && inputs_.changes == other.inputs_.changes &&
-               targets_.ignored == other.targets_.ignored;
+               inputs_.places == other.inputs_.places && targets_.places == other.targets_.places &&
+               inputs_.standard == other.inputs_.standard &&
+               (inputs_.scale == other.inputs_.scale || inputs_.standard != nullptr) &&
+               inputs_.changes == other.inputs_.changes && targets_.ignored == other.targets_.ignored;
     }
 
 private:

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/data/samples_in_memory.hpp>
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +20,41 @@
 #include <vector>
 
 namespace trireme {
+
+namespace detail {
+
+/// Means and factors of a standard, and the holder of the rows that it is for.
+struct kept_standard {
+    std::shared_ptr<void const> rows;
+    std::vector<double> means, factors;
+    number_standard standard;
+};
+
+/// Rows as the standard has them seen, whose copy of means and factors the holder that is returned keeps. The scale
+/// becomes a NaN whose bits are a digest of the standard: digests of samples contain a scale's bits.
+TRIREME_COLD inline std::shared_ptr<void const> standardised_rows(sample_rows& rows, number_standard const& standard,
+                                                                  std::shared_ptr<void const> holder) {
+    auto kept = std::make_shared<kept_standard>();
+    kept->rows = std::move(holder);
+    kept->means.assign(standard.means, standard.means + standard.count);
+    kept->factors.assign(standard.factors, standard.factors + standard.count);
+    kept->standard = standard;
+    kept->standard.means = kept->means.data();
+    kept->standard.factors = kept->factors.data();
+    auto const before = standard.before == nullptr ? standard.scale : rows.scale;
+    std::uint64_t const about[] = {static_cast<std::uint64_t>(standard.stored()), standard.count,
+                                   std::bit_cast<std::uint64_t>(before), std::bit_cast<std::uint64_t>(standard.after)};
+    auto digest = digest_of(std::as_bytes(std::span(about)));
+    digest = digest_of(std::as_bytes(std::span(kept->means)), digest);
+    digest = digest_of(std::as_bytes(std::span(kept->factors)), digest);
+    rows.kind = number_kind::f32;
+    rows.scale = std::bit_cast<double>(std::uint64_t{0x7FF8} << 48 | digest >> 13);
+    rows.beginnings = 1;
+    rows.standard = &kept->standard;
+    return kept;
+}
+
+} // namespace detail
 
 /// Samples that own their numbers: those that readers of files return. The content never changes.
 ///
@@ -114,7 +151,13 @@ public:
     /// A set that shares these numbers, with inputs times `factor`.
     owned_samples scaled(double factor) const {
         auto part = *this;
-        part.inputs_.scale *= factor;
+        if (inputs_.standard == nullptr) {
+            part.inputs_.scale *= factor;
+        } else {
+            auto standard = *inputs_.standard;
+            standard.after *= factor;
+            part.holder_ = detail::standardised_rows(part.inputs_, standard, holder_);
+        }
         return part;
     }
 
@@ -127,8 +170,8 @@ public:
                               "; take fewer, or from further ahead");
         auto part = *this;
         part.size_ = count;
-        if (part.inputs_.data != nullptr) part.inputs_.data = inputs_.of(first);
-        if (part.targets_.data != nullptr) part.targets_.data = targets_.of(first);
+        part.inputs_ = inputs_.behind(first);
+        part.targets_ = targets_.behind(first);
         return part;
     }
 
@@ -159,6 +202,9 @@ TRIREME_COLD std::vector<std::byte> packed_rows(sample_rows& rows, std::size_t c
     rows.data = bytes.data();
     rows.stride = each;
     rows.beginnings = 1;
+    rows.mapped = false;
+    rows.places = nullptr;
+    rows.apart = 0;
     return bytes;
 }
 
@@ -181,8 +227,10 @@ owned_samples copy_of(Source const& source, std::span<std::uint32_t const> which
     sample_rows inputs = source.inputs(), targets = source.targets();
     struct storage {
         std::vector<std::byte> inputs, targets;
+        std::shared_ptr<void const> standard;
     };
     auto numbers = std::make_shared<storage>();
+    if (inputs.standard != nullptr) numbers->standard = sample_set(source).holder();
     numbers->inputs = detail::packed_rows(inputs, which.size(), [&](std::size_t i) { return inputs.of(which[i]); });
     numbers->targets = detail::packed_rows(targets, which.size(), [&](std::size_t i) { return targets.of(which[i]); });
     return {std::move(numbers), which.size(), inputs, targets, detail::class_names_of(source)};

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -58,17 +59,51 @@ TRIREME_COLD inline std::vector<std::uint32_t> split_order(std::size_t n, std::u
     return order;
 }
 
+/// Parts of a mapped source, which share one list of places. Windows of tokens stay where they are, as in a copy:
+/// shifted ones of one part would reach into the other.
+TRIREME_COLD inline training_set<owned_samples> split_views(sample_set const& source, std::vector<std::string> names,
+                                                            split_counts const& counts,
+                                                            std::vector<std::uint32_t> const& order) {
+    struct storage {
+        std::shared_ptr<void const> source;
+        std::vector<std::uint32_t> inputs, targets;
+    };
+    auto const kept = std::make_shared<storage>();
+    kept->source = source.holder();
+    auto inputs = source.inputs(), targets = source.targets();
+    bool const alike = inputs.data == nullptr || inputs.places == targets.places;
+    auto const place = [&](sample_rows& rows, std::vector<std::uint32_t>& places) {
+        if (rows.data == nullptr) return;
+        if (places.empty()) {
+            places = order;
+            for (auto& each : places)
+                if (rows.places != nullptr) each = rows.places[each];
+        }
+        if (rows.places == nullptr) rows.apart = rows.stride;
+        rows.places = places.data();
+        rows.stride = 0;
+        rows.beginnings = 1;
+    };
+    place(inputs, kept->inputs);
+    place(targets, alike ? kept->inputs : kept->targets);
+    owned_samples const all(kept, counts.train + counts.test, inputs, targets, std::move(names));
+    return {all.take(counts.test, counts.train), all.take(0, counts.test)};
+}
+
 } // namespace detail
 
-/// Copies samples chosen by `seed` into two parts, to train and to test with. The choice depends on the seed and on the
-/// number of samples alone: it is the same on every machine and for any number of devices. No sample is in both parts;
-/// where the counts leave samples over, these are in neither. Of a mapped file that memory does not hold,
-/// owned_samples::take makes parts without a copy. Memory: that of the samples in both parts.
+/// A split divides samples, chosen by `seed`, into two parts, to train and to test with. The choice depends on the seed
+/// and on the number of samples alone: it is the same on every machine and for any number of devices. No sample is in
+/// both parts; where the counts leave samples over, these are in neither. Samples are copied; those of a mapped file
+/// (map_npy, file_windows) stay there, and a part is a view of them.
+/// Memory: that of the samples in both parts; 4 bytes for each sample of a mapped file.
 /// Errors: usage_error if a part has no sample, or both together have more than there are.
 template<sample_source Source>
 training_set<owned_samples> split(Source const& source, split_counts const& counts, std::uint64_t seed) {
     detail::check_counts(source.size(), counts);
     auto const order = detail::split_order(source.size(), seed);
+    if (sample_set const mapped(source); mapped.stays_mapped())
+        return detail::split_views(mapped, detail::class_names_of(source), counts, order);
     std::span<std::uint32_t const> const all(order);
     return {copy_of(source, all.subspan(counts.test, counts.train)), copy_of(source, all.first(counts.test))};
 }

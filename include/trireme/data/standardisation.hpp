@@ -6,6 +6,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/data/safetensors.hpp>
 #include <trireme/data/samples.hpp>
+#include <trireme/data/standardised_numbers.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -90,23 +91,14 @@ public:
     std::span<double const> factors() const noexcept { return factors_; } ///< 1 / deviation
     standardised of() const noexcept { return of_; }
 
-    /// A copy of the samples, whose inputs are (number - mean) * factor, as float. Targets, and changes of images, stay
-    /// as they are; the zeros that a crop brings in are means then.
+    /// The samples with the inputs (number - mean) * factor, as float. Targets, and changes of images, stay as they
+    /// are; the zeros that a crop brings in are means then. All is copied, but of a mapped file (map_npy): it is read
+    /// once, to check it, and its samples become a view, whose numbers are standardised whenever they are read, to the
+    /// same bits.
     /// Errors: usage_error if the samples have another size or other channels, or a number is not finite.
     template<sample_source Source>
     owned_samples operator()(Source const& source) const {
-        struct storage {
-            std::vector<float> inputs;
-            std::vector<std::byte> targets;
-        };
-        auto numbers = std::make_shared<storage>();
-        sample_rows const from = source.inputs();
-        numbers->inputs = applied(from, source.size());
-        sample_rows targets = source.targets();
-        numbers->targets = detail::packed_rows(targets, source.size(), [&](std::size_t i) { return targets.of(i); });
-        auto inputs = rows_of(numbers->inputs.data(), from.shape);
-        inputs.changes = from.changes;
-        return {std::move(numbers), source.size(), inputs, targets, detail::class_names_of(source)};
+        return standardised_samples(source, detail::class_names_of(source));
     }
 
 private:
@@ -125,20 +117,49 @@ private:
         return {};
     }
 
-    /// The numbers of a sample, whatever their type: what works on them is compiled once.
-    TRIREME_COLD static void read(sample_rows const& rows, std::size_t sample, std::vector<double>& to) {
-        with_number_of(rows.kind, [&]<class N>(N) {
-            auto const* const from = reinterpret_cast<N const*>(rows.of(sample));
-            for (std::size_t c = 0; c < to.size(); ++c) to[c] = static_cast<double>(from[c]) * rows.scale;
-        });
+    /// Means and factors, for numbers as `rows` has them; valid as long as this object.
+    detail::number_standard standard_of(sample_rows const& rows) const noexcept {
+        return {.kind = rows.kind,
+                .scale = rows.scale,
+                .before = rows.standard,
+                .means = means_.data(),
+                .factors = factors_.data(),
+                .count = means_.size()};
     }
-    /// Calls f(sample, place of its mean, number) for all numbers, sample by sample.
+
+    TRIREME_COLD owned_samples standardised_samples(sample_set const& source, std::vector<std::string> names) const {
+        struct storage {
+            std::vector<float> inputs;
+            std::vector<std::byte> targets;
+        };
+        sample_rows const from = source.inputs();
+        sample_rows targets = source.targets();
+        if (source.stays_mapped()) {
+            apply(from, source.size(), [](float) {});
+            auto inputs = from;
+            auto holder = source.holder();
+            if (from.data != nullptr) holder = detail::standardised_rows(inputs, standard_of(from), holder);
+            targets.beginnings = 1;
+            return {std::move(holder), source.size(), inputs, targets, std::move(names)};
+        }
+        auto numbers = std::make_shared<storage>();
+        if (from.data != nullptr) numbers->inputs.reserve(source.size() * from.size());
+        apply(from, source.size(), [&](float y) { numbers->inputs.push_back(y); });
+        numbers->targets = detail::packed_rows(targets, source.size(), [&](std::size_t i) { return targets.of(i); });
+        auto inputs = rows_of(numbers->inputs.data(), from.shape);
+        inputs.changes = from.changes;
+        return {std::move(numbers), source.size(), inputs, targets, std::move(names)};
+    }
+
+    /// Calls f(sample, place of its mean, number) for all numbers, sample by sample; `by` changes them before.
     template<class F>
-    void each_number(sample_rows const& rows, std::size_t samples, F const& f) const {
+    void each_number(sample_rows const& rows, std::size_t samples, F const& f,
+                     detail::number_standard const* by = nullptr) const {
         std::vector<double> numbers(rows.size());
         auto const sharing = numbers.size() / means_.size();
         for (std::size_t i = 0; i < samples; ++i) {
-            read(rows, i, numbers);
+            detail::read_from_sample(rows, rows.of(i), {0, numbers.size()}, numbers.data());
+            if (by != nullptr) detail::apply_standard(*by, numbers.size(), {0, numbers.size()}, numbers.data());
             for (std::size_t c = 0, k = 0; c < means_.size(); ++c)
                 for (auto const end = k + sharing; k < end; ++k) f(i, c, numbers[k]);
         }
@@ -189,26 +210,32 @@ private:
         }
     }
 
-    TRIREME_COLD std::vector<float> applied(sample_rows const& rows, std::size_t samples) const {
-        if (rows.data != nullptr) check_images(rows);
-        if (rows.data != nullptr && of_ == standardised::per_channel && rows.shape.extent[0] != means_.size())
+    /// Function `to` gets all numbers of all samples, standardised.
+    template<class To>
+    void apply(sample_rows const& rows, std::size_t samples, To const& to) const {
+        if (rows.data == nullptr) return;
+        check_fits(rows);
+        auto const by = standard_of(rows);
+        each_number(
+            rows, samples,
+            [&](std::size_t i, std::size_t c, double y) {
+                if (!(std::abs(y) <= static_cast<double>(std::numeric_limits<float>::max())))
+                    fail(i, c, " is not finite, or too large for float when it is standardised: correct it");
+                to(static_cast<float>(y));
+            },
+            &by);
+    }
+
+    TRIREME_COLD void check_fits(sample_rows const& rows) const {
+        check_images(rows);
+        if (of_ == standardised::per_channel && rows.shape.extent[0] != means_.size())
             throw usage_error("the samples have " + std::to_string(rows.shape.extent[0]) +
                               " channels, and those that the standardisation was taken from " +
                               std::to_string(means_.size()) + ": pass images with the same channels");
-        if (rows.data != nullptr && of_ == standardised::per_number && rows.size() != means_.size())
+        if (of_ == standardised::per_number && rows.size() != means_.size())
             throw usage_error("the samples have " + std::to_string(rows.size()) +
                               " numbers each, and those that the standardisation was taken from " +
                               std::to_string(means_.size()) + ": pass samples with the same columns");
-        std::vector<float> out;
-        if (rows.data == nullptr) return out;
-        out.reserve(samples * rows.size());
-        each_number(rows, samples, [&](std::size_t i, std::size_t c, double x) {
-            auto const y = (x - means_[c]) * factors_[c];
-            if (!(std::abs(y) <= static_cast<double>(std::numeric_limits<float>::max())))
-                fail(i, c, " is not finite, or too large for float when it is standardised: correct it");
-            out.push_back(static_cast<float>(y));
-        });
-        return out;
     }
 
     std::vector<double> means_, factors_;

@@ -86,9 +86,10 @@ TRIREME_COLD owned_samples file_windows(std::string const& path, std::size_t con
                              "again, or call file_windows with that type");
     auto const mapped = std::make_shared<detail::mapped_file const>(file);
     auto const bytes = mapped->bytes().subspan(begin);
-    auto const w = detail::windows_of(
+    auto w = detail::windows_of(
         reinterpret_cast<N const*>(bytes.data()), bytes.size() / sizeof(N), context, vocabulary, first,
         [&](std::size_t token, std::string const& what) { file.fail(begin + token * sizeof(N), what); });
+    w.inputs.mapped = w.targets.mapped = true;
     return {mapped, w.size, w.inputs, w.targets};
 }
 
@@ -107,9 +108,9 @@ TRIREME_COLD inline owned_samples npy_windows(npy_array const& tokens, std::size
     return with_number_of(tokens.kind(), [&]<class N>(N) -> owned_samples {
         if constexpr (std::integral<N>) {
             auto const numbers = tokens.numbers<N>();
-            auto const w =
-                detail::windows_of(numbers.data(), numbers.size(), context, vocabulary, first,
-                                   [&](std::size_t token, std::string const& what) { tokens.fail(what, token); });
+            auto w = detail::windows_of(numbers.data(), numbers.size(), context, vocabulary, first,
+                                        [&](std::size_t token, std::string const& what) { tokens.fail(what, token); });
+            w.inputs.mapped = w.targets.mapped = tokens.mapped();
             return {tokens.holder(), w.size, w.inputs, w.targets};
         } else {
             tokens.fail("tokens are whole numbers, and these are not: save array.astype(numpy.int32)");

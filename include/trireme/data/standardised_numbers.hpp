@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/data/sample_source.hpp>
+#include <trireme/device/host/isa.hpp>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// to[i] = (to[i] - mean) * factor for the numbers `some` of a sample of `size`, as double.
+TRIREME_NOINLINE inline void apply_standard(number_standard const& by, std::size_t size, range some,
+                                            double* to) noexcept {
+    auto const sharing = size / by.count;
+    for (auto at = some.begin; at < some.end;) {
+        auto const c = at / sharing, end = std::min(some.end, (c + 1) * sharing);
+        auto const mean = by.means[c], factor = by.factors[c];
+        for (; at < end; ++at) to[at - some.begin] = (to[at - some.begin] - mean) * factor;
+    }
+}
+
+/// to[i] = number some.begin + i of the sample that begins at `sample`, times its scale, as double.
+TRIREME_NOINLINE inline void read_from_sample(sample_rows const& rows, std::byte const* sample, range some,
+                                              double* to) noexcept {
+    if (auto const* const by = rows.standard; by != nullptr) {
+        auto stored = rows;
+        stored.kind = by->kind;
+        stored.scale = by->scale;
+        stored.standard = by->before;
+        read_from_sample(stored, sample, some, to);
+        apply_standard(*by, rows.size(), some, to);
+        for (std::size_t i = 0; i < some.size(); ++i)
+            to[i] = static_cast<double>(static_cast<float>(to[i])) * by->after;
+        return;
+    }
+    with_number_of(rows.kind, [&]<class N>(N) {
+        auto const* const from = reinterpret_cast<N const*>(sample) + some.begin;
+        for (std::size_t i = 0; i < some.size(); ++i) to[i] = static_cast<double>(from[i]) * rows.scale;
+    });
+}
+
+/// The numbers of a sample of standardised rows, before `after`; read a block at a time, so that no sample is too
+/// large.
+class standardised_numbers {
+public:
+    standardised_numbers(sample_rows const& rows, std::size_t sample) noexcept
+        : rows_(rows), by_(*rows.standard), sample_(rows.of(sample)) {
+        by_.after = 1;
+        rows_.standard = &by_;
+    }
+    standardised_numbers(standardised_numbers const&) = delete;
+    standardised_numbers& operator=(standardised_numbers const&) = delete;
+
+    float operator[](std::size_t number) noexcept {
+        if (number - begin_ >= block) fill(number);
+        return static_cast<float>(numbers_[number - begin_]);
+    }
+
+private:
+    static constexpr std::size_t block = 256;
+
+    TRIREME_NOINLINE void fill(std::size_t number) noexcept {
+        begin_ = number / block * block;
+        read_from_sample(rows_, sample_, {begin_, std::min(begin_ + block, rows_.size())}, numbers_);
+    }
+
+    sample_rows rows_;
+    number_standard by_;
+    std::byte const* sample_;
+    std::size_t begin_ = static_cast<std::size_t>(-1) - block; ///< no number lies in such a block
+    double numbers_[block];
+};
+
+} // namespace trireme::detail::inline TRIREME_ISA
