@@ -11,24 +11,32 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 /// A file for what a run finds, which is refused before the run if it cannot be written. What is in it stays until the
-/// first writing takes its place, but for the first `kept` bytes, which stay for good.
+/// first writing takes its place, but for the first `kept` bytes, which stay for good; a file that is not there comes
+/// with the first writing, so that a run which ends before leaves none.
 class result_file {
 public:
     result_file(char const* flag, std::string path, std::size_t kept = 0)
         : flag_(flag), path_(std::move(path)), kept_(static_cast<::off_t>(kept)) {
         if (path_.empty()) return;
-        // a pipe without a reader would have to wait for one
-        file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+        struct ::stat about = {};
+        bool const is_new = ::stat(path_.c_str(), &about) != 0;
+        open();
         if (file_ < 0)
             throw trireme::usage_error(std::string(flag) + ' ' + path_ + ": cannot be written (" +
                                        (errno == ENXIO ? "a pipe that nobody reads" : std::strerror(errno)) +
                                        "); name a file in a folder that exists and is yours");
-        ::fcntl(file_, F_SETFL, 0);
+        if (!is_new || ::fstat(file_, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size != 0) return;
+        ::close(std::exchange(file_, -1));
+        std::error_code unknown;
+        auto const target = std::filesystem::canonical(path_, unknown); // of a link to a file that is not there
+        if (!unknown) ::unlink(target.c_str());
     }
     result_file(result_file const&) = delete;
     result_file& operator=(result_file const&) = delete;
@@ -38,9 +46,11 @@ public:
 
     bool wanted() const { return !path_.empty(); }
     void write(std::string const& text) {
+        if (file_ < 0) open();
         struct ::stat about = {};
-        bool well = std::exchange(begun_, true) || ::fstat(file_, &about) != 0 || !S_ISREG(about.st_mode) ||
-                    (::ftruncate(file_, kept_) == 0 && ::lseek(file_, kept_, SEEK_SET) == kept_);
+        bool well = file_ >= 0;
+        well = well && (std::exchange(begun_, true) || ::fstat(file_, &about) != 0 || !S_ISREG(about.st_mode) ||
+                        (::ftruncate(file_, kept_) == 0 && ::lseek(file_, kept_, SEEK_SET) == kept_));
         for (std::size_t at = 0; well && at < text.size();) {
             auto const done = ::write(file_, text.data() + at, text.size() - at);
             if (done > 0) at += static_cast<std::size_t>(done);
@@ -52,6 +62,12 @@ public:
     }
 
 private:
+    void open() {
+        // a pipe without a reader would have to wait for one
+        file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+        if (file_ >= 0) ::fcntl(file_, F_SETFL, 0);
+    }
+
     char const* flag_;
     std::string path_;
     ::off_t kept_;

@@ -17,6 +17,11 @@ inline double learn(std::vector<float> const& numbers, [[maybe_unused]] std::vec
     // TESTED_ON_NUMBERS: TRI0099 | samples_in_memory | std::vector<float
     // errors <= 1
     return t.evaluate(numbers).loss;
+#elif defined(EVALUATED_ON_BOTH_PARTS)
+    // EVALUATED_ON_BOTH_PARTS: TRI0099 | of training data pass a part, as data.test | training_set<
+    // errors <= 1
+    samples_in_memory const learnt(numbers, make_shape(4), labels, 3);
+    return t.evaluate(training_set{learnt, learnt}).loss;
 #else
     return t.step(samples_in_memory(numbers, make_shape(4), labels, 3)).loss;
 #endif
@@ -70,3 +75,55 @@ inline samples_in_memory made(std::vector<float> const& numbers, [[maybe_unused]
 #endif
 }
 } // namespace tri0148
+
+namespace tri0149 {
+// An epoch learns from one set of samples, and the test behind it is of another. Both go in one object. The options of
+// `fit` and `train` have no default: one epoch is seldom meant.
+inline double learn(my_trainer<>& t, labelled_images const& learnt, [[maybe_unused]] labelled_images const& tested) {
+#if defined(ONE_SET)
+    // ONE_SET: TRI0149 | training_set{learnt, labelled_images{}} | gets< | labelled_images
+    // errors <= 1
+    return t.train(learnt, {.epochs = 10}).loss;
+#elif defined(ONE_SET_WITHOUT_OPTIONS)
+    // ONE_SET_WITHOUT_OPTIONS: TRI0149 | labelled_images
+    // errors <= 1
+    return t.train(learnt).loss;
+#elif defined(TWO_ARGUMENTS)
+    // TWO_ARGUMENTS: TRI0149 | t.train(training_set{learnt, tested}, {.epochs = 10}) | labelled_images
+    // errors <= 1
+    return t.train(learnt, tested, {.epochs = 10}).loss;
+#elif defined(TWO_ARGUMENTS_WITHOUT_OPTIONS)
+    // TWO_ARGUMENTS_WITHOUT_OPTIONS: TRI0149 | labelled_images
+    // errors <= 1
+    return t.train(learnt, tested).loss;
+#elif defined(WITHOUT_OPTIONS)
+    // WITHOUT_OPTIONS: TRI0149 | training_set<
+    // errors <= 1
+    return t.train(training_set{learnt, tested}).loss;
+#elif defined(NUMBER_FOR_OPTIONS)
+    // NUMBER_FOR_OPTIONS: TRI0149 | training_set< | gets<int>
+    // errors <= 1
+    return t.train(training_set{learnt, tested}, 10).loss;
+#elif defined(TRAINED_ON_NUMBERS)
+    // TRAINED_ON_NUMBERS: TRI0149 | std::vector<float
+    // errors <= 1
+    return t.train(std::vector<float>(learnt.size()), {.epochs = 10}).loss;
+#elif defined(OBSERVED_ON_ONE_SET)
+    // OBSERVED_ON_ONE_SET: TRI0149 | labelled_images
+    // errors <= 1
+    return t.train(learnt, {.epochs = 10}, [&](epoch_report const&) { t.plan(); }).loss;
+#elif defined(FIT_ON_ONE_SET)
+    // FIT_ON_ONE_SET: TRI0149 | labelled_images
+    // errors <= 1
+    for (auto const& epoch : t.fit(learnt, {.epochs = 10})) std::cout << epoch << '\n';
+    return 0;
+#elif defined(FIT_ON_TWO_ARGUMENTS)
+    // FIT_ON_TWO_ARGUMENTS: TRI0149 | labelled_images
+    // errors <= 1
+    for (auto const& epoch : t.fit(learnt, tested, {.epochs = 10})) std::cout << epoch << '\n';
+    return 0;
+#else
+    return t.train(training_set{learnt, tested}, {.epochs = 10}).loss;
+#endif
+}
+} // namespace tri0149

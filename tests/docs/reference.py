@@ -82,7 +82,7 @@ SECTIONS = [
             members='model|predictions|confusion_matrix'),
     Section('Checkpoints', 'guide.md#saving-a-training-and-going-on', 'trainer/checkpoint.hpp trainer/checkpoint_manifest.hpp '
             'trainer/snapshot.hpp', '', members='checkpoint_manifest|training_snapshot'),
-    Section('The plan', 'guide.md#the-plan', 'parallel/plan.hpp parallel/price.hpp parallel/layout.hpp parallel/update_runs.hpp '
+    Section('The plan', 'guide.md#the-plan', 'parallel/plan.hpp parallel/plan_text.hpp parallel/price.hpp parallel/layout.hpp parallel/update_runs.hpp '
             'parallel/pieces.hpp parallel/memory_map.hpp parallel/measured_rows.hpp', 'reduction_bucket|arena_extent|memory_.*|row_numbers|numbers_.*|held_numbers'
             '|for_each_piece_of|max_.*', members='training_plan|parallel_layout|owned_bytes|measured_rows'),
     Section('Samples and files of samples', 'guide.md#numbers-of-your-own', 'data/*.hpp',

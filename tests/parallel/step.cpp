@@ -3,13 +3,16 @@
 #include <trireme/parallel/step.hpp>
 
 #include <trireme/schedules.hpp>
+#include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
 #include <schedule/own_schedules.hpp>
 #include <support/messages.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace parallel_step_test {
 using namespace trireme;
@@ -22,6 +25,35 @@ parallel_layout in_stages(schedule_choice const& schedule) {
     l.logical_shards = 4;
     l.schedule = schedule;
     return l;
+}
+
+/// Layers that add numbers over all devices: one without parameters before all others, and two that follow rows with
+/// parameters.
+struct counted {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.kept = 2;
+        d.forward = {2, {{0, 1}}};
+        d.backward = {2, {{1, 1}}};
+        return d;
+    }
+};
+using of_sums = network<input<2, 4, 4>, counted, conv2d<3, kernel<1>>, batch_norm<synchronised>, relu, flatten,
+                        linear<4>, batch_norm<synchronised>, linear<2>>;
+
+/// Lines of a role in the expanded view: of an exchange its number, of a task -1.
+std::vector<int> expanded(parallel_layout const& l, int role = 0) {
+    rank_programs const programs(l, 0);
+    std::vector<int> lines;
+    std::size_t tasks = 0;
+    for_each_expanded_task(l, of_sums::rows, programs.step(), role, [&](step_task const& t, int exchange) {
+        CHECK(&t == &programs.step().list(role)[tasks]);
+        tasks += exchange < 0 ? 1 : 0;
+        lines.push_back(exchange);
+    });
+    CHECK(tasks == programs.step().list(role).size());
+    return lines;
 }
 
 /// Schedules that are none.
@@ -104,6 +136,20 @@ TEST_SUITE("parallel/step") {
         CHECK_NOTHROW(prove_steps(l));
         l.logical_shards = 7;
         CHECK_THROWS_AS(prove_steps(l), usage_error);
+    }
+
+    TEST_CASE(
+        "a task is expanded into the exchanges of its rows: up on the way there, down to the first weights back") {
+        parallel_layout l;
+        CHECK(expanded(l) == std::vector{-1, -1}); // train and update: one replica adds nothing
+        l.replicas = 3;
+        // exchange 1, of the first row's way back, is below all weights
+        CHECK(expanded(l) == std::vector{0, 2, 3, 5, 6, 7, 4, -1, -1, -1});
+        std::vector<int> halves;
+        for (auto const kind : {task_kind::forward, task_kind::backward, task_kind::backward_input,
+                                task_kind::backward_weights, task_kind::evaluate})
+            detail::for_exchanges(of_sums::rows, {0, 4}, kind, [&](int i) { halves.push_back(i); });
+        CHECK(halves == std::vector{0, 2, 3, 4, 4});
     }
 
     TEST_CASE("a step that is not proved is shown with the place of the fault") {

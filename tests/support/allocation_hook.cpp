@@ -4,12 +4,13 @@
 
 #include <trireme/device/rehearsal/queue.hpp>
 
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
 namespace allocation_hook {
 
-std::atomic<std::size_t> allocations{0}, aligned_to_line{0}, aligned_beyond{0};
+std::atomic<std::size_t> allocations{0}, aligned_to_line{0}, aligned_beyond{0}, most_aligned{SIZE_MAX};
 
 namespace {
 
@@ -28,6 +29,7 @@ void* or_null(std::size_t bytes) noexcept {
 }
 void* aligned(std::size_t bytes, std::size_t alignment) {
     count();
+    if (bytes > most_aligned) throw std::bad_alloc();
     if (alignment == 64) aligned_to_line += bytes;
     if (alignment > 64) aligned_beyond += bytes;
     if (void* p = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)) return p;

@@ -67,6 +67,7 @@ struct task_faults {
         std::lock_guard const lock(planning);
         planned = {device, task, std::move(fail)};
         for (auto& tasks : in_first_step) tasks = 0;
+        counted = {0, 0, 0}; // of device 0, which is the caller's thread: its last step may have ended before a task
         ++plans;
     }
     static void at(fault_point p, int device, std::uint64_t number) {
@@ -109,7 +110,7 @@ inline bool has_done(std::vector<trireme::timed_task> const& trace, int rank, st
                      std::size_t tasks, std::uint64_t step = task_faults::step) {
     std::size_t done = 0;
     for (auto const& one : trace) {
-        if (one.rank != rank || one.step != step) continue;
+        if (one.rank != rank || one.step != step || one.exchange >= 0) continue;
         if (done == list.size() || one.kind != list[done].kind || one.micro_batch != trireme::counted_by(list[done]))
             return false;
         ++done;

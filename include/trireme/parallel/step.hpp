@@ -4,12 +4,15 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/layer/network.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/pipeline/choice.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -136,6 +139,41 @@ constexpr bool makes_a_step(parallel_layout const& l, lowering const& by) {
         return verify(p, by, order_of_gradients(l)).ok() &&
                verify_evaluation(build_evaluation(schedule_of(l), p, {room.data(), capacity}), by).ok();
     });
+}
+
+namespace detail {
+
+/// f(i) for the exchanges of a task of a kind in these rows, in their order; i is the number among those of the
+/// network. Nothing is agreed on below the first row with parameters on the way back, nor when values are computed
+/// again.
+template<class F>
+constexpr void for_exchanges(row_list const& network, range rows, task_kind kind, F const& f) {
+    auto const all = [&f](std::size_t first, int count) {
+        for (int k = 0; k < count; ++k) f(static_cast<int>(first) + k);
+    };
+    for (auto r = rows.begin; r < rows.end && goes_forward(kind); ++r)
+        all(network.row(r).first_exchange, network.row(r).description.forward.exchanges());
+    if (kind != task_kind::train && !gives_input(kind)) return;
+    for (auto r = rows.end; r-- > std::max(rows.begin, network.first_trainable);) {
+        auto const& d = network.row(r).description;
+        all(network.row(r).first_exchange + static_cast<std::size_t>(d.forward.exchanges()), d.backward.exchanges());
+    }
+}
+
+} // namespace detail
+
+/// View of a role's list with the exchanges that rows make inside of tasks, over all replicas: f(task, exchange) for
+/// each exchange of a task, by its number among those of the network, and then, since the task ends behind them,
+/// f(task, -1). A trace has these lines. `network`: the rows of the trainer's, network_type::rows.
+template<class F>
+constexpr void for_each_expanded_task(parallel_layout const& l, detail::row_list const& network, step_program const& p,
+                                      int role, F const& f) {
+    for (auto const& t : p.list(role)) {
+        if (l.replicas > 1 && t.computes())
+            detail::for_exchanges(network, l.rows_of(p.stage(role, t.chunk), network.depth), t.kind,
+                                  [&](int exchange) { f(t, exchange); });
+        f(t, -1);
+    }
 }
 
 /// Proves the programs of all replicas. Throws usage_error if the layout's schedule makes no training step.

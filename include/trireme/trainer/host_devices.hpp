@@ -216,6 +216,13 @@ protected:
     TRIREME_COLD host_devices(RunOptions const& r, parallel_layout const& layout, Agreed const& agreed)
         : ranks_(r, layout, agreed) {}
 
+    /// The error of a device that is late, with the task that it had come to. Its executor may still be at work.
+    TRIREME_COLD deadline_error with_task(deadline_error const& e) const {
+        if (e.device() < 0 || e.device() >= devices_->layout.devices()) return e; // thrown by a user's function
+        auto const of = "device " + std::to_string(e.device());
+        return {e.device(), std::string(e.what()) + " (" + of + ": " + at(e.device()).last_task() + ')'};
+    }
+
     executor& at(int rank) const noexcept { return devices_->at(of_one_process ? rank : first_rank()); }
     executor& own() const noexcept { return at(first_rank()); }
 

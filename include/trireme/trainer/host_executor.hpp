@@ -19,6 +19,7 @@
 #include <trireme/trainer/traced_task.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -63,6 +64,12 @@ public:
     /// True if one of its stages is the network's last.
     bool is_last() const noexcept {
         return std::ranges::any_of(stages_, [](auto const* s) { return s->last; });
+    }
+
+    /// The task at hand, or the last one, and its step in words, for messages: other threads may ask for it.
+    std::string last_task() const {
+        auto const step = step_of_task_.load(std::memory_order_relaxed);
+        return words_for_task(step == 0 ? programs_.evaluation() : programs_.step(), step);
     }
 
     /// Steps begun, those before the training went on included.
@@ -192,9 +199,11 @@ protected:
         auto const& part = reductions_[i].elements;
         return {gradient_slot(*stages_[i / layout_.reductions()], 0) + part.begin, part.size()};
     }
-    /// Adds numbers that layers keep over all devices.
-    void add_over_devices(std::span<T> numbers) {
+    /// Adds numbers that layers keep over all devices, in an exchange of the network inside the task at hand.
+    void add_over_devices(std::span<T> numbers, std::size_t exchange) {
         if (layout_.replicas == 1) return;
+        auto const done =
+            traced(program().list(role())[doing_.load(std::memory_order_relaxed)], steps_, static_cast<int>(exchange));
         auto const start = clock::now();
         run_schedule<T>(comm_, collective::all_reduce, proved_schedule<direct, collective::all_reduce>(comm_.size()),
                         numbers);
@@ -219,12 +228,21 @@ private:
     template<class F>
     void for_tasks(step_program const& p, range tasks, std::uint64_t step, F const& f) {
         auto const list = p.list(role());
-        for (doing_ = tasks.begin; doing_ < tasks.end; ++doing_)
+        step_of_task_.store(step, std::memory_order_relaxed);
+        for (auto i = tasks.begin; i < tasks.end; ++i) {
+            comm_.check_stopped(); // a device that was late stays at the task that it had come to
+            doing_.store(i, std::memory_order_relaxed);
             in_task(p, step, [&] {
                 if (step != 0) Faults::at(fault_point::task, comm_.rank(), step);
-                auto const done = traced(list[doing_], step);
-                f(list[doing_]);
+                auto const done = traced(list[i], step);
+                f(list[i]);
             });
+        }
+    }
+    /// "backward of micro-batch 1 in stage 0, training step 2".
+    std::string words_for_task(step_program const& p, std::uint64_t step) const {
+        return detail::words_for(p, role(), doing_.load(std::memory_order_relaxed)) +
+               (step == 0 ? ", evaluation" : ", training step " + std::to_string(step));
     }
     /// A part of the task at hand, f(). An error that names no rank gets the rank, the task and the step.
     template<class F>
@@ -234,15 +252,13 @@ private:
         } catch (group_stopped const&) {
             throw;
         } catch (...) {
-            throw_of_rank(comm_.rank(), std::current_exception(),
-                          " (" + detail::words_for(p, role(), doing_) +
-                              (step == 0 ? ", evaluation)" : ", training step " + std::to_string(step) + ')'));
+            throw_of_rank(comm_.rank(), std::current_exception(), " (" + words_for_task(p, step) + ')');
         }
     }
 
-    auto traced(step_task const& t, std::uint64_t step) const {
+    auto traced(step_task const& t, std::uint64_t step, int exchange = -1) const {
         return detail::traced_task(clock_, [&]() -> timed_task {
-            return {comm_.rank(), step, t.kind, program().stage(role(), t.chunk), counted_by(t), 0, 0};
+            return {comm_.rank(), step, t.kind, program().stage(role(), t.chunk), counted_by(t), 0, 0, 0, exchange};
         });
     }
 
@@ -351,7 +367,8 @@ private:
         updating_ += seconds(start, clock::now());
     }
 
-    std::size_t doing_ = 0; ///< the task at hand, in its list
+    std::atomic<std::size_t> doing_{0};          ///< the task at hand, in its list
+    std::atomic<std::uint64_t> step_of_task_{0}; ///< and its step
     detail::task_clock clock_;
     traffic evaluated_;
 };

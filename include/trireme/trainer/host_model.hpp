@@ -283,7 +283,7 @@ private:
     void add_exchanged([[maybe_unused]] T* kept, [[maybe_unused]] std::size_t exchange) {
         if constexpr (network::exchanges.count != 0) {
             auto const& numbers = network::exchanges[exchange];
-            this->add_over_devices({kept + numbers.first, numbers.elements});
+            this->add_over_devices({kept + numbers.first, numbers.elements}, exchange);
         }
     }
     stored* arena_of_activations() const noexcept { return static_cast<stored*>(this->activations_.data); }

@@ -137,6 +137,7 @@ public:
             for (int k = 0; k < (of_one_process ? layout.devices() : 1); ++k)
                 s.logs.push_back(std::make_unique<task_log>());
         on_every_device([](shared& here, communicator& c) { here.construct(c); });
+        made_ = true;
     }
 
     state_type& state() const noexcept { return all(); }
@@ -241,8 +242,13 @@ private:
 
     template<class Job>
     void on_every_device(Job) {
-        ranks_.run(this->devices_,
-                   [](typename base::shared_devices& s, communicator& c) { Job()(static_cast<shared&>(s), c); });
+        try {
+            ranks_.run(this->devices_,
+                       [](typename base::shared_devices& s, communicator& c) { Job()(static_cast<shared&>(s), c); });
+        } catch (deadline_error const& e) {
+            if (!of_one_process || !made_) throw;
+            throw this->with_task(e);
+        }
     }
 
     parallel_layout near_ones(parallel_layout l) const {
@@ -269,6 +275,8 @@ private:
     }
 
     shared& all() const noexcept { return static_cast<shared&>(*this->devices_); }
+
+    bool made_ = false; ///< all executors are there
 };
 
 } // namespace TRIREME_ISA

@@ -64,13 +64,32 @@ struct epoch_report {
     bool of_values = false; ///< the loss is one for values, so that a test has no right answers
 };
 
+namespace detail {
+inline std::string number_in(char const* format, double value) {
+    char text[400]; // a double in %f is shorter
+    std::snprintf(text, sizeof text, format, value);
+    return text;
+}
+inline std::string loss_text(double loss) { return number_in(loss < 1e6 ? "%.4f" : "%.4g", loss); }
+inline std::string samples_text(std::size_t n) { return std::to_string(n) + (n == 1 ? " sample" : " samples"); }
+} // namespace detail
+
+TRIREME_COLD inline std::string to_string(step_report const& s) {
+    auto line = "step " + std::to_string(s.step) + "  loss " + detail::loss_text(s.loss) + "  " +
+                detail::samples_text(s.samples);
+    if (!std::isnan(s.gradient_norm)) line += "  gradient norm " + detail::number_in("%.4g", s.gradient_norm);
+    return line;
+}
+
+TRIREME_COLD inline std::string to_string(evaluation const& e) {
+    auto line = "loss " + detail::loss_text(e.loss);
+    if (!std::isnan(e.accuracy)) line += "  accuracy " + detail::number_in("%.4f", e.accuracy);
+    return line + "  " + detail::samples_text(e.samples);
+}
+
 TRIREME_COLD inline std::string to_string(epoch_report const& e) {
-    auto const number = [](char const* format, double value) {
-        char text[400]; // a double in %f is shorter
-        std::snprintf(text, sizeof text, format, value);
-        return std::string(text);
-    };
-    auto const loss = [&](double value) { return number(value < 1e6 ? "%.4f" : "%.4g", value); };
+    auto const number = &detail::number_in;
+    auto const loss = &detail::loss_text;
     auto line = "epoch " + std::to_string(e.epoch) + "  loss " + loss(e.loss);
     if (e.tested)
         line += e.of_values ? "  test loss " + loss(e.test.loss) : "  test accuracy " + number("%.4f", e.test.accuracy);
@@ -80,6 +99,14 @@ TRIREME_COLD inline std::string to_string(epoch_report const& e) {
     return line + "  data " + number("%.2f%%", 100 * e.data_share);
 }
 
+template<class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, step_report const& s) {
+    return out << to_string(s).c_str();
+}
+template<class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, evaluation const& e) {
+    return out << to_string(e).c_str();
+}
 template<class Traits>
 std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, epoch_report const& e) {
     return out << to_string(e).c_str();

@@ -13,7 +13,6 @@
 #include <trireme/trainer/stream_moves.hpp>
 #include <trireme/trainer/stream_transport.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,7 +28,7 @@ namespace trireme {
 template<class Value, accelerator Device, class Transport>
 class stream_executor : public detail::stream_moves<Value, Device, Transport> {
     using base = detail::stream_moves<Value, Device, Transport>;
-    using base::at, base::here, base::tail_of, base::list_of, base::replicas_, base::order_, base::stamping_,
+    using base::at, base::here, base::tail_of, base::times_of, base::replicas_, base::order_, base::stamping_,
         base::evaluating_;
     using base::hand_over, base::stamp, base::take;
     using typename base::task_of_role;
@@ -52,7 +51,7 @@ public:
     /// Collectives learn where what they add lies. `traced`: whether the times of tasks are noted.
     void prepare(bool traced = false) {
         for (auto& r : ranks)
-            if (traced) r->trace(std::max(list_of(*r).size(), list_of(*r, true).size()));
+            if (traced) r->trace(times_of(*r));
         std::vector<layer_sum<T>> sums;
         for (auto const& e : model.exchanges) {
             sums.push_back({{}, e.elements});
@@ -297,7 +296,14 @@ private:
         }
     }
     auto exchanging() {
-        return [this](std::size_t i) { transport.enqueue_sum(i, compute_); };
+        return [this](std::size_t i) {
+            auto const stamp_all = [&](bool end) {
+                for (auto const& t : tasks_) stamp(*t.rank, *t.task, t.slot, end, t.rank->compute, static_cast<int>(i));
+            };
+            stamp_all(false);
+            transport.enqueue_sum(i, compute_);
+            stamp_all(true);
+        };
     }
     static auto const& stage_of(placed_task const& t) noexcept { return t.rank->own(t.task->chunk); }
     range rows() const noexcept { return stage_of(tasks_[0]).numbers.rows; }

@@ -42,17 +42,17 @@ public:
         };
         for (auto i = some.begin; i < some.end && !has_origin_; ++i) // all clocks begin with the first task
             e.for_times(*e.ranks[i], slot, number == 0,
-                        [&](step_task const&, std::uint64_t begin, std::uint64_t, bool) {
+                        [&](step_task const&, int, std::uint64_t begin, std::uint64_t, bool) {
                             origin_ = std::min(origin_, begin);
                         });
         has_origin_ = has_origin_ || some.size() != 0;
         for (auto i = some.begin; i < some.end; ++i)
             e.for_times(*e.ranks[i], slot, number == 0,
-                        [&](step_task const& t, std::uint64_t begin, std::uint64_t end, bool beside) {
+                        [&](step_task const& t, int exchange, std::uint64_t begin, std::uint64_t end, bool beside) {
                             int const rank = e.ranks[i]->number;
                             int const stage = e.layout.stage_of(rank, t.chunk);
                             logs_[i]->add({rank, number, t.kind, stage, counted_by(t), seconds_of(begin),
-                                           seconds_of(end), beside ? 1 : 0});
+                                           seconds_of(end), beside ? 1 : 0, exchange});
                         });
     }
 

@@ -28,13 +28,14 @@ public:
 
 protected:
     using stream = typename Device::stream;
-    using base::at, base::bytes_of, base::list_of, base::takes;
+    using base::at, base::bytes_of, base::takes, base::time_of;
     using base::base;
     using typename base::task_of_role;
 
-    /// A task of a rank begins or ends on a stream, in a step or an evaluation that is traced.
-    void stamp(rank_type& r, step_task const& t, int slot, bool end, stream& on) {
-        if (stamping_) r.stamp(slot, static_cast<std::size_t>(&t - list_of(r, evaluating_).data()), end, on);
+    /// A task of a rank, or an exchange inside it, begins or ends on a stream, in a step or an evaluation that is
+    /// traced.
+    void stamp(rank_type& r, step_task const& t, int slot, bool end, stream& on, int exchange = -1) {
+        if (stamping_) r.stamp(slot, time_of(r, t, evaluating_, exchange), end, on);
     }
     template<class F>
     void hand_over(stream_work const& w, F&& f) {

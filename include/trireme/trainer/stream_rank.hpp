@@ -138,7 +138,7 @@ public:
 
     // ---- the times of tasks ----
 
-    /// Keeps the times of so many tasks of a step from now on.
+    /// Keeps the times of so many tasks of a step, and exchanges inside of them, from now on.
     void trace(std::size_t tasks) {
         for (auto& t : stamps_) t = pinned(2 * tasks * sizeof(std::uint64_t));
     }

@@ -34,16 +34,19 @@ public:
     std::size_t evaluated_together() const noexcept {
         return static_cast<std::size_t>(replicas_[0]->programs.evaluation().shape.micro_batches);
     }
-    /// The tasks of a rank in the step, or the evaluation, that was staged in a slot: f(task, begin, end, whether it
-    /// was beside what computes). Times are in nanoseconds.
+    /// The tasks of a rank in the step, or the evaluation, that was staged in a slot, and the exchanges inside of them,
+    /// as for_each_expanded_task has them: f(task, exchange, begin, end, whether it was beside what computes). Times
+    /// are in nanoseconds.
     template<class F>
     void for_times(rank_type const& r, int slot, bool evaluates, F&& f) const {
-        auto const list = list_of(r, evaluates);
-        for (std::size_t i = 0; i < list.size(); ++i) {
-            bool beside = list[i].kind == task_kind::collective;
-            for (int k = 0; k < list[i].transfers; ++k) beside = beside || takes(list[i].moves[k]);
-            f(list[i], r.times(slot)[2 * i], r.times(slot)[2 * i + 1], beside);
-        }
+        auto const& programs = programs_of(r.number - here().first);
+        for_each_expanded_task(layout, model.network, evaluates ? programs.evaluation() : programs.step(),
+                               layout.role_of(r.number), [&](step_task const& t, int exchange) {
+                                   bool beside = t.kind == task_kind::collective;
+                                   for (int k = 0; k < t.transfers; ++k) beside = beside || takes(t.moves[k]);
+                                   auto const* const times = r.times(slot) + 2 * time_of(r, t, evaluates, exchange);
+                                   f(t, exchange, times[0], times[1], beside);
+                               });
     }
     step_program const& program(int local) const noexcept { return programs_of(local).step(); }
     /// The traffic that a rank reads from others in a step.
@@ -134,6 +137,17 @@ protected:
     }
     std::span<step_task const> tail_of(rank_type const& r) const noexcept {
         return list_of(r).subspan(program(r.number - here().first).tail[layout.role_of(r.number)]);
+    }
+    /// The place of the times of a task in a list, or of an exchange inside it: behind the list each task has places
+    /// for all exchanges of the network.
+    std::size_t time_of(rank_type const& r, step_task const& t, bool evaluates, int exchange) const noexcept {
+        auto const list = list_of(r, evaluates);
+        auto const task = static_cast<std::size_t>(&t - list.data());
+        return exchange < 0 ? task : list.size() + task * model.exchanges.size() + static_cast<std::size_t>(exchange);
+    }
+    /// Tasks and exchanges whose times a rank may note in a step or an evaluation.
+    std::size_t times_of(rank_type const& r) const noexcept {
+        return std::max(list_of(r).size(), list_of(r, true).size()) * (1 + model.exchanges.size());
     }
     /// A micro-batch of few samples moves as much as a full one: a graph knows no other.
     bytes_t bytes_of(stage_transfer const& m) const noexcept {

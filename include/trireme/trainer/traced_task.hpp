@@ -5,6 +5,7 @@
 #include <trireme/schedule/pipeline/trace.hpp>
 
 #include <chrono>
+#include <exception>
 
 namespace trireme::detail {
 
@@ -18,19 +19,21 @@ struct task_clock {
     double now() const { return std::chrono::duration<double>(clock::now() - origin).count(); }
 };
 
-/// A task that is being done as long as this lives, and then is in the log. `about()`: what it is, but for its times.
+/// A task that is being done as long as this lives, and then is in the log, unless an exception ends it. `about()`:
+/// what it is, but for its times.
 class traced_task {
 public:
     template<class About>
     traced_task(task_clock const& clock, About const& about) : clock_(clock) {
         if (clock_.log == nullptr) return;
+        exceptions_ = std::uncaught_exceptions();
         task_ = about();
         task_.begin = clock_.now();
     }
     traced_task(traced_task const&) = delete;
     traced_task& operator=(traced_task const&) = delete;
     ~traced_task() {
-        if (clock_.log == nullptr) return;
+        if (clock_.log == nullptr || std::uncaught_exceptions() > exceptions_) return;
         task_.end = clock_.now();
         clock_.log->add(task_);
     }
@@ -38,6 +41,7 @@ public:
 private:
     task_clock const& clock_;
     timed_task task_;
+    int exceptions_ = 0; ///< that were under way when it began
 };
 
 } // namespace trireme::detail

@@ -9,6 +9,7 @@
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/pieces.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/parallel/plan_text.hpp>
 #include <trireme/trainer/fit.hpp>
 #include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/least_samples.hpp>
@@ -18,6 +19,7 @@
 #include <trireme/trainer/trainer_layouts.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 #include <trireme/trainer/trainer_rules.hpp>
+#include <trireme/trainer/training_calls.hpp>
 
 #include <algorithm>
 #include <array>
@@ -106,8 +108,13 @@ public:
         return layouts::template plan<run_type>(b, layout);
     }
 
-    /// Throws usage_error if the options break a rule. On the host it starts devices() - 1 threads.
-    explicit trainer(options const& o = {}, run_options const& r = {}) : trainer(o, r, layout_of(o, r)) {}
+    /// Throws usage_error if the options break a rule, and with the bytes of its plan if there is no memory for them.
+    /// On the host it starts devices() - 1 threads.
+    explicit trainer(options const& o = {}, run_options const& r = {}) try
+        : run_((check(o, r), o), r, layout_of(o, r)) {
+    } catch (...) {
+        detail::explain_bad_alloc(layout_of(o, r), o.batch.samples, &run_type::memory);
+    }
 
     int devices() const noexcept { return run_.state().layout.devices(); }
     training_plan plan() const { return plan(run_.state().options.batch, run_.state().layout); }
@@ -175,26 +182,35 @@ public:
     /// are called in the process of rank 0, and are copied: pass std::ref of one that keeps state.
     ///
     /// Throws usage_error for options that break a rule, and for a test set that the network cannot take.
-    template<class Observer = no_observer, training_data Data = dataset>
+    template<class Data = dataset, class Options = fit_options,
+             class Observer = detail::default_observer<Data, Options>>
     [[nodiscard("fit trains while its result is iterated: write for (auto const& epoch : t.fit(data, {.epochs = 10})), "
-                "or t.train(data, {.epochs = 10}) for all epochs at once")]] epoch_range<trainer, Observer, Data>
-    fit(Data data, fit_options const& o, Observer observe = {}) {
-        if constexpr (!observer<Observer>) {
-            [[maybe_unused]] static constexpr observer_rule<gets<Observer>> is_one{};
+                "or t.train(data, {.epochs = 10}) for all epochs at once")]]
+    epoch_range<trainer, Observer, std::conditional_t<training_data<Data>, Data, dataset>>
+    fit(Data data, Options const& o = detail::no_options<Data>(), Observer observe = {}) {
+        if constexpr (!detail::is_training<Data, Options>) {
+            return {*this, {}, detail::no_training<Data, Options>(), std::move(observe)};
+        } else {
+            if constexpr (!observer<Observer>) {
+                [[maybe_unused]] static constexpr observer_rule<gets<Observer>> is_one{};
+            }
+            detail::check_fit_options(o, data.test.size() != 0, detail::has_accuracy<trainer>);
+            if (data.test.size() != 0) ready().check(data.test);
+            return {*this, std::move(data), o, std::move(observe)};
         }
-        detail::check_fit_options(o, data.test.size() != 0, detail::has_accuracy<trainer>);
-        if (data.test.size() != 0) ready().check(data.test);
-        return {*this, std::move(data), o, std::move(observe)};
     }
 
     /// Trains all epochs of `fit` and returns the report of the last, or with `keep_best` that of the best, whose
     /// weights the trainer has then; of 0 epochs an empty one.
-    template<class Observer = no_observer, training_data Data = dataset>
-    epoch_report train(Data data, fit_options const& o, Observer observe = {}) {
+    template<class Data = dataset, class Options = fit_options,
+             class Observer = detail::default_observer<Data, Options>>
+    epoch_report train(Data data, Options const& o = detail::no_options<Data>(), Observer observe = {}) {
         auto epochs = fit(std::move(data), o, std::move(observe));
         epoch_report last;
         for (auto const& epoch : epochs) last = epoch;
-        return o.keep_best && epochs.best().epoch != 0 ? epochs.best() : last;
+        if constexpr (std::convertible_to<Options const&, fit_options>)
+            if (fit_options const& given = o; given.keep_best && epochs.best().epoch != 0) return epochs.best();
+        return last;
     }
 
     /// Trains one epoch, the `epoch`-th of `epochs` of this fit. What `fit` calls. The order of samples follows from
@@ -416,9 +432,6 @@ private:
         if constexpr (requires { run_.agree(failed, lists); }) run_.agree(failed, lists);
         if (failed != nullptr) std::rethrow_exception(failed);
     }
-
-    trainer(options const& o, run_options const& r, parallel_layout const& layout)
-        : run_((check(o, r), o), r, layout) {}
 
     int checked_rank(int rank) const {
         if (rank >= 0 && rank < devices()) return rank;

@@ -8,7 +8,9 @@
 #include <trireme/layer/names.hpp>
 #include <trireme/trainer/predictions.hpp>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -106,17 +108,39 @@ std::vector<safetensors_tensor> weights_as_tensors(std::vector<named_tensor> con
     return tensors;
 }
 
+/// Reads the values of a file's tensor. Throws data_error for one that is not finite.
+template<class T>
+void read_finite(safetensors_file const& file, std::string const& name, std::vector<std::size_t> const& shape,
+                 std::span<T> to) {
+    file.read(name, shape, to);
+    auto const bad = std::ranges::find_if_not(to, [](T value) { return std::isfinite(value); });
+    auto const first = static_cast<std::size_t>(bad - to.begin());
+    if (first == to.size()) return;
+    std::string place;
+    auto rest = first;
+    for (auto axis = shape.size(); axis-- > 0; rest /= shape[axis])
+        place.insert(0, (axis == 0 ? "" : ", ") + std::to_string(rest % shape[axis]));
+    auto const count = std::ranges::count_if(to, [](T value) { return !std::isfinite(value); });
+    throw data_error(
+        file.path(),
+        "tensor " + name + " has " + (std::isnan(to[first]) ? "nan" : number_text(to[first])) + " at [" + place +
+            "], and " + std::to_string(count) + " of its " + std::to_string(to.size()) +
+            " values are not finite: these are of a training that has diverged, or the file is damaged; pass "
+            "weights of an earlier step, or read these by safetensors_file and set them by "
+            "load_parameters");
+}
+
 /// Reads a tensor of a file into values of a network.
 template<class T>
 void read_tensor(safetensors_file const& file, named_tensor const& tensor, file_tensor const& from, std::span<T> to) {
     auto shape = file_shape(tensor.shape);
-    if (!from.transposed) return file.read(from.name, shape, to);
+    if (!from.transposed) return read_finite(file, from.name, shape, to);
     if (shape.size() != 2)
         throw usage_error("tensor " + tensor.name + " is to be read transposed from " + from.name +
                           ", and it is no matrix: say so of weights only");
     std::swap(shape[0], shape[1]);
     std::vector<T> columns(to.size());
-    file.read(from.name, shape, std::span(columns));
+    read_finite(file, from.name, shape, std::span(columns));
     for (std::size_t i = 0; i < shape[1]; ++i)
         for (std::size_t k = 0; k < shape[0]; ++k) to[i * shape[0] + k] = columns[k * shape[1] + i];
 }
@@ -172,8 +196,9 @@ void save_weights(Trainer const& t, std::string const& path, safetensors_metadat
 
 /// Sets a trainer's parameters and running statistics from a safetensors file, on all devices; what the optimizer keeps
 /// stays. The file's tensors are those of the network, by name and shape: one that is missing or left over is an error,
-/// and then nothing is changed, on any rank. Values of a narrower type are taken exactly. Every process of a trainer
-/// calls it. A model takes the meaning of its outputs from there, too, if the file says it.
+/// and then nothing is changed, on any rank; so is a value that is not finite. Values of a narrower type are taken
+/// exactly. Every process of a trainer calls it. A model takes the meaning of its outputs from there, too, if the file
+/// says it.
 ///
 /// Errors: data_error, naming file and tensor; over processes of the host also those of trainer::load, for the files of
 /// other ranks.

@@ -16,7 +16,7 @@
 
 namespace trireme {
 
-/// A task that a rank has done, and when, in seconds.
+/// A task that a rank has done, or an exchange inside it, and when, in seconds.
 struct timed_task {
     int rank = 0;                        ///< rank that did it
     std::uint64_t step = 0;              ///< number of the step, counted from 1; 0: of an evaluation
@@ -26,6 +26,7 @@ struct timed_task {
     double begin = 0;                    ///< seconds, from a moment that all tasks have in common
     double end = 0;                      ///< seconds, likewise
     int queue = 0;                       ///< stream of the rank: 0 computes, 1 stands beside it
+    int exchange = -1; ///< number of an exchange inside the task, among those of the network; -1: the task itself
 };
 
 /// The lanes of tasks: ranks, and where there are tasks beside what computes, their queues, in the order of ranks.
@@ -110,13 +111,14 @@ inline std::string trace_json(std::span<timed_task const> tasks) {
         add(line);
     });
     for (auto const& t : tasks) {
-        bool const slices = is_of_slices(t.kind);
+        bool const slices = is_of_slices(t.kind), exchanges = t.exchange >= 0;
         std::snprintf(line, sizeof line,
                       R"({"name": "%s", "ph": "X", "pid": 0, "tid": %d, "ts": %.3f, "dur": %.3f, )"
-                      R"("args": {"step": %llu, "stage": %d, "%s": %d}})",
-                      name_of(t.kind), lanes.of(t.rank, t.queue), 1e6 * t.begin, 1e6 * (t.end - t.begin),
-                      static_cast<unsigned long long>(t.step), t.stage, slices ? "slice" : "micro_batch",
-                      t.micro_batch);
+                      R"("args": {"step": %llu, "stage": %d, "%s": %d%s}})",
+                      exchanges ? "exchange" : name_of(t.kind), lanes.of(t.rank, t.queue), 1e6 * t.begin,
+                      1e6 * (t.end - t.begin), static_cast<unsigned long long>(t.step), t.stage,
+                      slices ? "slice" : "micro_batch", t.micro_batch,
+                      exchanges ? (", \"exchange\": " + std::to_string(t.exchange)).c_str() : "");
         add(line);
     }
     return text + "\n]}\n";
