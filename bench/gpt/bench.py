@@ -5,6 +5,7 @@ device.
 
 gpt/batchB/devicesN           tokens/s at the global batch B of windows of 128 bytes; 4 layers, width 128, 4 heads
 gpt/width256/batch8/devices1  windows of 256 bytes; 6 layers, width 256, 8 heads
+gpt/tokensT/devices1          windows of T bytes at 512 tokens per batch, beside our own rate with windows of 16
 microgpt/batch1/devices1      Karpathy's microgpt, 4,192 parameters, a window of 16 letters per step
 gpt/batch16/stages2           two stages, 8 micro-batches of 2 windows: the faster of our two schedules, beside each of
                               torch.distributed.pipelining, the network cut at the same place
@@ -89,9 +90,19 @@ def run(bench):
         for (schedule, m), theirs in zip(mode.items(), them):
             row(f'gpt/batch{batch}/stages2', f'torch-{schedule}', us, theirs, m)
 
+    def few_tokens(tokens=(1, 2, 4, 8, 16)):
+        """Samples with few tokens do not fall off a cliff: tokens per second, whatever a window's length is."""
+        program = bench.program('gpt_few_tokens')
+        windows = columns([bench.worker(program, n, 512 // n, 1) for n in tokens])
+        *few, last = [[n * x for x in rates] for n, rates in zip(tokens, windows)]
+        for n, rates in zip(tokens, few):
+            bench.row(f'gpt/tokens{n}/devices1', f'tokens{tokens[-1]}', rates, last, 'tokens/s')
+        bench.save()
+
     two_devices(16, tuple(replicas))
     one_device('gpt/batch1/devices1', 1)
     stages(16, 8)
     one_device('gpt/width256/batch8/devices1', 8, 'width256')
+    few_tokens()
     one_device('microgpt/batch1/devices1', 1, 'micro')
     two_devices(4)

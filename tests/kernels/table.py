@@ -19,8 +19,8 @@ import sys
 FAMILIES = {'reference': None, 'portable': None, 'blocks': None, 'channels_last': None, 'onednn': 'channels_last',
             'cuda': 'blocks'}
 # What a policy is called as the first parameter of a kernel.
-POLICIES = {'reference', 'portable', 'portable_with_scratch', 'block_kernels', 'onednn_kernels',
-            'kernels_with_libraries', 'cuda_library_kernels', 'with_function', 'K'}
+POLICIES = {'reference', 'portable', 'portable_with_scratch', 'portable_together', 'block_kernels',
+            'onednn_kernels', 'kernels_with_libraries', 'cuda_library_kernels', 'with_function', 'K'}
 ON_THE_HOST = ('reference', 'portable', 'channels_last')
 # Functions that other kernels of their family are made of.
 OWN = {'conv2d_scratch_bytes', 'conv2d_takes_narrow', 'linear_takes_narrow', 'add_bias', 'add_bias_gradient',
@@ -75,6 +75,8 @@ NUMBERS = {
     'many_channels_share': ('kernels/portable/many_channels/conv2d_backward_weights.hpp',
                             r'(\d) \* G::out_channels >= (\d) \* blocks::registers', '{1}/{0}'),
     'one_by_one': ('kernels/portable/policy.hpp', r'one_by_one = lanes<T> / (\d);', '1/{0}'),
+    'tokens_together': ('kernels/sample_by_sample.hpp', r'tokens_together = (\d+),', '{0}'),
+    'enough_tokens': ('kernels/sample_by_sample.hpp', r'enough_tokens = (\d+);', '{0}'),
     'narrow_share': ('layer/host_pass.hpp', r'if \(Narrow && left <= (\d) \* lanes / (\d)\)', '{0}/{1}'),
     'narrow_half': ('layer/host_pass.hpp', r'left > (\d) \* lanes / (\d+) \? lanes / 2 : lanes / 4', '{0}/{1}'),
     'narrow_few': ('layer/host_pass.hpp', r'few = Narrow \? lanes / (\d) :', '1/{0}'),
@@ -467,7 +469,8 @@ def layouts(names, of, policy, knows_layout):
         return f'{link(file, layout)}: {dtype}'
     said = {}
     for o in overloads:
-        where = ('interleaved' if 'Lanes == 1' not in o.rule else 'one sample' if 'G::rows == 1' in o.rule else
+        where = ('samples of few tokens' if o.policy == 'portable_together' else
+                 'interleaved' if 'Lanes == 1' not in o.rule else 'one sample' if 'G::rows == 1' in o.rule else
                  'tokens of a sample' if 'G::rows > 1' in o.rule else 'one sample')
         said[where] = min(said.get(where, o.file), o.file, key=lambda f: '_numbers.' in f)
     return ', '.join(link(file, where) for where, file in said.items()) + f': {dtype}'

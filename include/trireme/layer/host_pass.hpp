@@ -7,6 +7,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/kernels/kernel_context.hpp>
 #include <trireme/layer/activation_plan.hpp>
+#include <trireme/layer/few_tokens.hpp>
 #include <trireme/layer/for_units.hpp>
 #include <trireme/layer/loss.hpp>
 #include <trireme/layer/row_context.hpp>
@@ -127,7 +128,7 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
         else if constexpr (takes_all_samples<Kernels>)
             return policy.for_layer(row, this->granule.count);
         else
-            return policy;
+            return together();
     }
     /// For the way back of a row that begins with a function; none of the host's kernels ends it with another.
     template<class Function, class Through>
@@ -155,13 +156,13 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     T* losses_of_row() const noexcept { return this->model.terms == nullptr ? nullptr : of_samples; }
     void add_term(std::size_t row) const noexcept {
         double sum = 0;
-        for (std::size_t lane = 0; lane < std::min(Lanes, this->granule.count); ++lane)
-            sum += static_cast<double>(of_samples[lane]);
+        for (std::size_t lane = 0; lane < this->granule.count; ++lane) sum += static_cast<double>(of_samples[lane]);
         this->model.terms[Network::row(row).first_term] += sum;
     }
     T const* loss_weights() const noexcept {
-        auto* const weights = of_samples + Lanes;
-        for (std::size_t lane = 0; lane < Lanes; ++lane)
+        auto const all = std::max(Lanes, this->granule.count);
+        auto* const weights = of_samples + all;
+        for (std::size_t lane = 0; lane < all; ++lane)
             weights[lane] = lane < this->granule.count ? this->model.loss_weight : T{0};
         return weights;
     }
@@ -183,6 +184,10 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
                 for (std::size_t k = 0; Backward && k < out::size; ++k)
                     dx[i * out::size + k] = static_cast<stored_t<Kernels, T>>(by[k]);
             }
+        } else if constexpr (requires { policy.together; }) {
+            for (std::size_t i = 0; i < this->granule.count; ++i)
+                lose_some<Backward, Lanes>(policy, x + i * out::size, dx + i * out::size,
+                                           losses->targets + i * host_loss_of<Network, Loss, T>::targets, 1, sum);
         } else if (auto const taken = lanes_of<Lanes>(policy); taken == Lanes) {
             lose_some<Backward, Lanes>(policy, x, dx, losses->targets, this->granule.count, sum);
         } else if constexpr (copies_for_loss<Network>) { // losses take full granules: the last lane once more
@@ -197,6 +202,12 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     }
 
 private:
+    /// The policy for all samples of the granule, where these lie one behind the other.
+    Kernels together() const {
+        auto k = policy;
+        if constexpr (requires { k.together; }) k.together = this->granule.count;
+        return k;
+    }
     /// Lanes from `count` on weigh nothing. Training adds the losses of a granule before it adds them to the others'.
     template<bool Backward, std::size_t N, class K, class Target>
     void lose_some(K const& k, T const* x, T* dx, Target* targets, std::size_t count, double& sum) const {
@@ -229,9 +240,16 @@ using lane_count = std::integral_constant<std::size_t, N>;
 /// end one by one, if the kernels say so. `Narrow`: fewer samples than fill three quarters of a granule are cut into
 /// granules of half and of a quarter of the lanes first, whose f gets the lanes of a full one: see
 /// host_pass::lanes_for. The cut depends on the number of samples alone.
-template<class Kernels, class T, bool Narrow = false, class F>
+template<class Kernels, class T, bool Narrow = false, std::size_t Together = 1, class F>
 constexpr void for_granules(range samples, F&& f) {
     constexpr std::size_t lanes = Kernels::template lanes<T>;
+    if constexpr (Together > 1) {
+        auto const granules = (samples.size() + Together - 1) / Together;
+        for (std::size_t i = 0; i < granules; ++i)
+            f(lane_count<lanes>{}, range{samples.begin + i * samples.size() / granules,
+                                         samples.begin + (i + 1) * samples.size() / granules});
+        return;
+    }
     constexpr std::size_t few = Narrow ? lanes / 8 : Kernels::template one_by_one<T>;
     auto at = samples.begin;
     for (std::size_t left = samples.end - at; left > few; left = samples.end - at) {
@@ -258,6 +276,9 @@ class host_pass {
 
 public:
     static constexpr std::size_t lanes = Lanes;
+    /// Samples that lie one behind the other in a granule of one lane, and those of any granule.
+    static constexpr std::size_t together = detail::most_together<Network, Kernels, kernels, Lanes>();
+    static constexpr std::size_t most = Lanes * together;
     static constexpr bool at_once = takes_all_samples<Kernels>;
     static constexpr bool moves_all_places = false; ///< from stage to stage, however few samples a micro-batch has
     static constexpr bool trains = detail::trains_with<Loss>;
@@ -279,8 +300,8 @@ public:
 
     /// Plans for one granule after the other, and for all of `samples`. `recomputed`: see plan_activations.
     static constexpr plan_type plan_one(recomputed_rows recomputed) {
-        return plan_activations<Network>(Lanes, sizeof(stored_type), weight_gradients::at_once,
-                                         way_of_samples::together, all_rows, 0, !trains, recomputed);
+        return plan_activations<Network>(most, sizeof(stored_type), weight_gradients::at_once, way_of_samples::together,
+                                         all_rows, 0, !trains, recomputed);
     }
     static constexpr plan_type one = plan_one({});
     static constexpr plan_type plan(std::size_t samples, recomputed_rows recomputed = {}) {
@@ -293,7 +314,7 @@ public:
         return plan_activations<Network>(places_for(samples), sizeof(stored_type),
                                          halves ? weight_gradients::apart : weight_gradients::at_once,
                                          whole_shard ? way : way_of_samples::together, rows,
-                                         whole_shard ? places_for(samples) : Lanes, !trains, recomputed);
+                                         whole_shard ? places_for(samples) : most, !trains, recomputed);
     }
 
     /// Elements of what lasts within a task: its blocks, the kernels' scratch, and what rows add to the loss.
@@ -303,7 +324,7 @@ public:
     /// Elements of what the targets take of samples that the loss takes at once.
     static constexpr std::size_t target_elements(std::size_t samples) noexcept {
         if constexpr (std::is_void_v<Loss>) return 0;
-        auto const targets = (at_once ? samples : Lanes) * detail::host_loss_of<Network, Loss, T>::targets;
+        auto const targets = (at_once ? samples : most) * detail::host_loss_of<Network, Loss, T>::targets;
         return round_up(targets * std::max(sizeof(T), sizeof(int)), cache_line) / sizeof(stored_type);
     }
     /// Elements of an arena with one frame and one outgoing slot.
@@ -315,18 +336,19 @@ public:
         return {arena, task, task + task_elements(p)};
     }
     static constexpr std::size_t granules(std::size_t samples) noexcept {
-        return at_once ? (samples != 0 ? 1 : 0) : (samples + Lanes - 1) / Lanes;
+        return at_once ? (samples != 0 ? 1 : 0) : (samples + most - 1) / most;
     }
     /// Places of samples that all have one, and those that some of them take.
     static constexpr std::size_t places_for(std::size_t samples) noexcept {
-        return at_once ? samples : granules(samples) * Lanes;
+        return at_once ? samples : (samples + Lanes - 1) / Lanes * Lanes;
     }
     static constexpr std::size_t places_of(std::size_t samples) noexcept {
         if constexpr (whole_shard) return places_for(samples);
         std::size_t taken = 0;
-        for_granules<Kernels, T, narrows>(range{0, samples}, [&]<std::size_t N>(lane_count<N>, range const& some) {
-            taken = some.begin + (N == 1 ? 1 : lanes_for(some.size()));
-        });
+        for_granules<Kernels, T, narrows, together>(
+            range{0, samples}, [&]<std::size_t N>(lane_count<N>, range const& some) {
+                taken = some.begin + (N == 1 ? some.size() : lanes_for(some.size()));
+            });
         return taken;
     }
 
@@ -375,9 +397,9 @@ public:
     std::size_t lanes_taken() const noexcept { return detail::lanes_of<Lanes>(policy_); }
     std::array<context, 1> operator[](std::size_t granule) const noexcept {
         auto place = shard_;
-        place.first += granule * Lanes;
-        if constexpr (!at_once) place.count = std::min(Lanes, place.count - std::min(place.count, granule * Lanes));
-        return {context{{&places_, memory_, model_, place, before_ + granule * Lanes}, policy(), losses_, terms()}};
+        place.first += granule * most;
+        if constexpr (!at_once) place.count = std::min(most, place.count - std::min(place.count, granule * most));
+        return {context{{&places_, memory_, model_, place, before_ + granule * most}, policy(), losses_, terms()}};
     }
     T* kept() const noexcept { return (*this)[0][0].kept(); }
 
@@ -386,7 +408,7 @@ private:
     static constexpr std::size_t scratch_elements =
         round_up(detail::scratch_bytes<Network, Kernels, T, Lanes>() / sizeof(stored_type), line);
     static constexpr std::size_t term_elements =
-        Network::loss_terms == 0 ? 0 : round_up(2 * Lanes * sizeof(T) / sizeof(stored_type), line);
+        Network::loss_terms == 0 ? 0 : round_up(2 * most * sizeof(T) / sizeof(stored_type), line);
     static constexpr auto way = at_once ? way_of_samples::together : way_of_samples::one_behind_the_other;
 
     kernels policy() const noexcept {

@@ -15,6 +15,8 @@ namespace detail {
 
 template<bool Weighted>
 struct root_mean_square {
+    static constexpr bool takes_together = true; ///< kernels take some samples of few tokens at once
+
     static constexpr layer_description describe(shape in) noexcept {
         if (in.rank != 2) return refused(in);
         layer_description d;

@@ -4,6 +4,7 @@
 
 #include <trireme/core/macros.hpp>
 #include <trireme/core/pack.hpp>
+#include <trireme/layer/few_tokens.hpp>
 #include <trireme/layer/loss.hpp>
 #include <trireme/layer/network.hpp>
 
@@ -56,7 +57,20 @@ struct layer_calls {
     static constexpr layer_description description = Layer::describe(In::shape);
 
     template<row_call What, class K, class At>
-    static void run(K const& k, At const& at, [[maybe_unused]] int phase = 0) {
+    static void run(K const& k, At const& at, int phase = 0) {
+        if constexpr (goes_alone<Layer, K>) {
+            auto [alone, each] = std::pair(k, at);
+            alone.together = each.place.granule.count = 1;
+            for (std::size_t i = 0; i < k.together; ++i, next_sample<In, Out>(each, description.saved_bytes))
+                run_together<What>(alone, each, phase);
+        } else {
+            run_together<What>(k, at, phase);
+        }
+    }
+
+private:
+    template<row_call What, class K, class At>
+    static void run_together(K const& k, At const& at, [[maybe_unused]] int phase) {
         tensors<P const> const parameters(at.parameters, at.place.bias_cancels);
         if constexpr (is_forward(What)) {
             forward_io<P, In, Out, Lanes, K> const io{{at.x}, {at.y}, parameters.at, k, at.place};
@@ -82,8 +96,6 @@ struct layer_calls {
                 Layer::backward_input(io);
         }
     }
-
-private:
     template<class Q>
     struct tensors {
         Q* at[max_parameter_tensors] = {};

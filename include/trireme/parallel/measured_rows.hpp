@@ -115,7 +115,7 @@ class timed_network {
     using pass_type = host_pass<Network, Kernels, T>;
     using stored = typename pass_type::stored_type;
     using plan_type = typename pass_type::plan_type;
-    static constexpr auto lanes = pass_type::lanes;
+    static constexpr auto most = pass_type::most;
     static constexpr row_numbers all_rows = numbers_of_rows(Network::rows, sizeof(T), {0, Network::depth});
 
 public:
@@ -133,7 +133,7 @@ public:
 
     /// Adds the seconds of all samples, row by row, one time forward and back.
     void run(measured_rows<Network>& to) {
-        auto const some = pass_type::whole_shard ? samples_ : lanes; // as trainers go: see host_pass
+        auto const some = pass_type::whole_shard ? samples_ : most; // as trainers go: see host_pass
         for (std::size_t first = 0; first < samples_; first += some) {
             granule_place const shard{1, 1, 0, first, std::min(some, samples_ - first), samples_, samples_};
             auto const pass = [&](range rows) {
@@ -161,7 +161,7 @@ private:
     /// Numbers in (-1, 1) for all samples of a granule.
     static void fill(stored* to, std::size_t of_sample) {
         random_stream const random(1, random_purpose::user);
-        for (std::size_t i = 0; i < of_sample * lanes; ++i)
+        for (std::size_t i = 0; i < of_sample * most; ++i)
             to[i] = static_cast<stored>(static_cast<T>(2 * random.uniform(i) - 1));
     }
 
@@ -199,7 +199,8 @@ measured_rows<Network> measure_rows(std::size_t samples = 32, int rounds = 5) {
         (void)refused;
         return {};
     } else {
-        detail::timed_network<Network, kernels_of<Network, Kernels>, T> timed(samples);
+        constexpr auto together = samples_together(detail::tokens_of_samples<Network>);
+        detail::timed_network<Network, kernels_for<Kernels, Network::sample_by_sample, together>, T> timed(samples);
         measured_rows<Network> warm_up, best;
         timed.run(warm_up);
         for (int round = 0; round < rounds; ++round) {

@@ -189,7 +189,9 @@ private:
                 s.template pass<Lanes>(arena_of_activations(), numbers, place, t, some.begin,
                                        with_lanes<Lanes>(kernels_.policy(), lanes), is_scored(s) ? &losses_ : nullptr);
             auto const granule = [&](std::size_t team) {
-                return Model::at_once ? here : here.subspan(team * Lanes, std::min(Lanes, here.size() - team * Lanes));
+                return Model::at_once
+                           ? here
+                           : some_of(here, team * Model::template pass<Lanes>::most, Model::template pass<Lanes>::most);
             };
             sample_prefetch fetch(batch_.samples->inputs(), next_to_gather<Lanes>(s, mine, some));
             auto const fetch_next = [&fetch](std::size_t) { fetch(); };
@@ -254,7 +256,8 @@ private:
     static void for_passes(task_kind kind, std::size_t samples, F const& f) {
         constexpr auto lanes = Model::template pass<>::lanes;
         if constexpr (!Model::whole_shard)
-            for_granules<typename Model::kernels, T, Model::template pass<>::narrows>(range{0, samples}, f);
+            for_granules<typename Model::kernels, T, Model::template pass<>::narrows, Model::template pass<>::together>(
+                range{0, samples}, f);
         else if (Model::at_once || kind != task_kind::evaluate)
             f(lane_count<lanes>{}, range{0, samples});
         else
@@ -262,12 +265,17 @@ private:
                 f(lane_count<lanes>{}, range{at, std::min(at + lanes, samples)});
     }
 
+    /// At most `count` numbers from `first` on.
+    static std::span<std::uint32_t const> some_of(std::span<std::uint32_t const> all, std::size_t first,
+                                                  std::size_t count) noexcept {
+        return all.subspan(first, std::min(count, all.size() - first));
+    }
     /// Samples of the micro-batch behind `some`, which are brought near meanwhile.
     template<std::size_t Lanes>
     std::span<std::uint32_t const> next_to_gather(placed const& s, range mine, range some) const {
         if (Model::whole_shard || !s.first()) return {};
         auto const at = mine.begin + some.end;
-        return batch_.indices.subspan(at, std::min(Lanes, mine.end - at));
+        return batch_.indices.subspan(at, std::min(Model::template pass<Lanes>::most, mine.end - at));
     }
     template<std::size_t Lanes>
     void gather_inputs(std::span<std::uint32_t const> samples, bool trains, std::size_t lanes, stored* to) {

@@ -33,6 +33,9 @@ struct host_samples {
             constexpr auto in = network::input_extents::shape;
             for (std::size_t i = 0; i < samples.size(); ++i)
                 gather_channels_last<T>(rows, samples[i], in.rank == 3 ? in.extent[0] : 1, to + i * in.size());
+        } else if constexpr (Lanes == 1) {
+            for (std::size_t i = 0; i < samples.size(); ++i)
+                gather_samples<1>(rows, samples.subspan(i, 1), to + i * rows.size());
         } else if (lanes == Lanes) {
             gather_samples<Lanes>(rows, samples, to);
         } else {
@@ -45,19 +48,20 @@ struct host_samples {
                                             detail::drawn_changes const& drawn, std::size_t lanes, stored* to) {
         auto const channels = rows.shape.extent[0], places = rows.size() / channels;
         auto const scale = static_cast<T>(rows.scale);
-        for (std::size_t i = 0; i < (Model::at_once ? samples.size() : lanes); ++i) {
+        for (std::size_t i = 0; i < (Model::at_once || lanes == 1 ? samples.size() : lanes); ++i) {
             auto const sample = samples[i < samples.size() ? i : samples.size() - 1];
             if constexpr (Model::at_once)
                 detail::scatter_changed<T>(rows, sample, drawn, scale, to + i * rows.size(), 1, channels);
             else
-                detail::scatter_changed<T>(rows, sample, drawn, scale, to + i, places * lanes, lanes);
+                detail::scatter_changed<T>(rows, sample, drawn, scale, to + i * (lanes == 1 ? rows.size() : 1),
+                                           places * lanes, lanes);
         }
     }
     /// The targets of the samples that the loss takes next.
     template<std::size_t Lanes>
     static void gather_targets(sample_rows const& rows, std::span<std::uint32_t const> samples,
                                typename Model::target* to) {
-        if constexpr (Model::at_once)
+        if constexpr (Model::at_once || Lanes == 1)
             for (std::size_t i = 0; i < samples.size(); ++i)
                 gather_samples<1>(rows, samples.subspan(i, 1), to + i * Model::targets);
         else
@@ -67,8 +71,8 @@ struct host_samples {
     static void take_outputs(std::span<std::uint32_t const> samples, stored const* from, std::size_t lanes, T* all) {
         using out = typename network::output_extents;
         for (std::size_t i = 0; i < samples.size(); ++i)
-            detail::copy_output<out>(from + i * (Model::at_once ? out::size : 1), Model::at_once ? 1 : lanes,
-                                     Model::at_once, all + samples[i] * out::size);
+            detail::copy_output<out>(from + i * (Model::at_once || lanes == 1 ? out::size : 1),
+                                     Model::at_once ? 1 : lanes, Model::at_once, all + samples[i] * out::size);
     }
 };
 

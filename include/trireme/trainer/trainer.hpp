@@ -65,7 +65,8 @@ public:
 private:
     using model_type = composition<
         network_type, loss_type, optimizer_type,
-        kernels_for<typename policies::kernel_policy, detail::goes_sample_by_sample<network_type, loss_type>>,
+        kernels_for<typename policies::kernel_policy, detail::goes_sample_by_sample<network_type, loss_type>,
+                    samples_together(detail::tokens_of_samples<network_type>)>,
         value_type, policies::has_stages, policies::clips, policies::compresses>;
     using layouts = detail::trainer_layouts<model_type, policies>;
     using run_type = typename run_on<typename policies::mesh::device>::template type<

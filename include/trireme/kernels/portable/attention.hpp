@@ -8,6 +8,7 @@
 #include <trireme/kernels/dropout_draw.hpp>
 #include <trireme/kernels/geometry.hpp>
 #include <trireme/kernels/portable/dropout.hpp>
+#include <trireme/kernels/portable/few_tokens/attention.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 #include <trireme/kernels/portable/tokens/attention_by_keys.hpp>
 #include <trireme/kernels/portable/tokens/matrix.hpp>
@@ -152,7 +153,7 @@ private:
                     for (std::size_t j = J; j < registers; ++j)
                         so_far[i * registers + j] =
                             larger(so_far[i * registers + j], vector::load(p + (s + i) * size + j * width));
-            for (; s < end; ++s)
+            for (auto rest = (end - s) % rows; rest != 0; --rest, ++s) // a bound that compilers see
 #pragma GCC unroll 8
                 for (std::size_t j = J; j < registers; ++j)
                     so_far[j] = larger(so_far[j], vector::load(p + s * size + j * width));

@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/lanes.hpp>
 #include <trireme/kernels/geometry.hpp>
+#include <trireme/kernels/portable/few_tokens/linear.hpp>
 #include <trireme/kernels/portable/narrow/linear.hpp>
 #include <trireme/kernels/portable/one_sample/linear.hpp>
 #include <trireme/kernels/portable/policy.hpp>

@@ -10,6 +10,7 @@
 namespace trireme::inline TRIREME_ISA {
 
 struct portable_with_scratch;
+struct portable_together;
 
 /// The default: plain vector code, one sample per lane, specialised on the known shapes. No dependency.
 ///
@@ -23,6 +24,7 @@ struct portable : kernel_context {
     static constexpr char const* name = "portable";
     using with_scratch = portable_with_scratch;
     using takes_narrow = portable; ///< policies that derive from this one do not
+    using takes_together = portable_together;
 
     std::size_t narrow = 0; ///< lanes of the granule, if it is a narrow one
 
@@ -37,6 +39,14 @@ struct portable : kernel_context {
 /// own, so that passes with scratch memory do not compile the kernels for those without.
 struct portable_with_scratch : portable {
     void* scratch = nullptr; ///< begins on a cache line
+};
+
+/// The portable kernels of one lane for some samples at once, which lie one behind the other: those of few tokens,
+/// whose rows fill a product's tile only together. Each of them computes a token as the kernel of one sample does. A
+/// type of its own, so that passes of other networks do not compile them.
+struct portable_together : portable {
+    using of_one_sample = portable;
+    std::size_t together = 1; ///< samples of a call
 };
 
 } // namespace trireme::inline TRIREME_ISA

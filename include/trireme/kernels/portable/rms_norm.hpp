@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/lanes.hpp>
 #include <trireme/kernels/geometry.hpp>
+#include <trireme/kernels/portable/few_tokens/rms_norm.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 #include <trireme/kernels/portable/tokens/reduction.hpp>
 

@@ -44,8 +44,9 @@ template<class G, std::size_t Lanes, class T>
     requires(Lanes == 1 && G::rows > 1)
 TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
     constexpr detail::product_strides strides{G::inputs, 1, G::inputs, G::outputs};
-    detail::product_by_panels<G::rows, G::outputs, G::inputs, strides, detail::right_factor::rows_of_columns,
-                              detail::into::overwrite>(x, w, y, G::bias ? b : nullptr);
+    detail::product_by_panels<G::outputs, G::inputs, true, strides, detail::right_factor::rows_of_columns,
+                              detail::into::overwrite>(x, w, block_length<G::rows>{}, block_length<G::inputs>{}, y,
+                                                       G::bias ? b : nullptr);
 }
 
 /// dx = dy w; overwrites dx.
@@ -53,8 +54,9 @@ template<class G, std::size_t Lanes, class T>
     requires(Lanes == 1 && G::rows > 1)
 TRIREME_NOINLINE void linear_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
     constexpr detail::product_strides strides{G::outputs, 1, G::inputs, G::inputs};
-    detail::product_by_panels<G::rows, G::inputs, G::outputs, strides, detail::right_factor::rows_of_terms,
-                              detail::into::overwrite>(dy, w, dx);
+    detail::product_by_panels<G::inputs, G::outputs, (G::rows >= detail::rows_for_copy), strides,
+                              detail::right_factor::rows_of_terms, detail::into::overwrite>(
+        dy, w, block_length<G::rows>{}, block_length<G::outputs>{}, dx);
 }
 
 /// dw += dy^T x, and db += the rows of dy.
@@ -62,8 +64,9 @@ template<class G, std::size_t Lanes, class T>
     requires(Lanes == 1 && G::rows > 1)
 TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
     constexpr detail::product_strides strides{1, G::outputs, G::inputs, G::inputs};
-    detail::product_by_panels<G::outputs, G::inputs, G::rows, strides, detail::right_factor::rows_of_terms,
-                              detail::into::add>(dy, x, dw);
+    detail::product_by_panels<G::inputs, G::rows, (G::outputs >= detail::rows_for_copy), strides,
+                              detail::right_factor::rows_of_terms, detail::into::add>(dy, x, block_length<G::outputs>{},
+                                                                                      block_length<G::rows>{}, dw);
     if constexpr (G::bias)
         for_blocks<0, G::outputs, 8 * full_register<T>>([=]<std::size_t Outputs>(block_length<Outputs>, std::size_t o) {
             detail::add_columns<Outputs, G::outputs>(dy + o, G::rows, db + o);

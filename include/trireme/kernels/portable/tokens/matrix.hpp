@@ -76,41 +76,47 @@ inline void transposed_copy(T const* from, std::size_t rows, std::size_t columns
 /// The layout of a product's right factor: a row for each term, or one for each column.
 enum class right_factor { rows_of_terms, rows_of_columns };
 
-/// c = a b, each row beginning with the numbers of `start` unless that is null, or c += a b. Shapes: a M x K, b K x N,
-/// or N x K where its rows are those of columns, c M x N. A sum runs over the terms in their order, panel_terms at a
-/// time. Cost: a copy of b by panels of columns, each of which stays in the first cache while the rows pass; none where
-/// few rows pass, and b need not be transposed.
-template<std::size_t M, std::size_t N, std::size_t K, product_strides S, right_factor B, into Into, class T>
-[[gnu::always_inline]] inline void product_by_panels(T const* a, T const* b, T* c, T const* start = nullptr) noexcept {
+/// Rows from which on a product copies a right factor that need not be transposed.
+inline constexpr std::size_t rows_for_copy = 64;
+
+/// c = a b, each row beginning with the numbers of `start` unless that is null, or c += a b. Shapes: a rows x terms, b
+/// terms x N, or N x terms where its rows are those of columns, c rows x N; at most K terms. `rows` and `terms` are
+/// numbers, or constants, of which compilers make other code. A sum runs over the terms in their order, panel_terms at
+/// a time. Cost: if it `Copies`, a copy of b by panels of columns, each of which stays
+/// in the first cache while the rows pass.
+template<std::size_t N, std::size_t K, bool Copies, product_strides S, right_factor B, into Into, class T, class Rows,
+         class Terms>
+[[gnu::always_inline]] inline void product_by_panels(T const* a, T const* b, Rows rows, Terms terms, T* c,
+                                                     T const* start = nullptr) noexcept {
     constexpr std::size_t width = full_register<T>;
     constexpr std::size_t most_terms = std::min(panel_terms, K);
     constexpr std::size_t block = std::min(tile_registers * width, round_up(N, width));
     // Rows that pass together: whole tiles, and few enough for their numbers to stay in the second cache.
     constexpr std::size_t most_rows = 264;
     static_assert(most_rows % (accumulators / tile_registers) == 0);
-    constexpr bool copies = M >= 64 || B == right_factor::rows_of_columns;
-    constexpr product_strides strides{S.a_row, S.a_column, copies ? block : S.b_row, S.c_row};
-    alignas(64) T panel[copies ? most_terms * block : 1]; // [term][column]
-    for (std::size_t m = 0; m < M; m += most_rows)
+    constexpr product_strides strides{S.a_row, S.a_column, Copies ? block : S.b_row, S.c_row};
+    alignas(64) T panel[Copies ? most_terms * block : 1]; // [term][column]
+    for (std::size_t m = 0; m < rows; m += most_rows)
         for_blocks<0, N, block>([&]<std::size_t Columns>(block_length<Columns>, std::size_t n) {
-            for (std::size_t k = 0; k < K; k += most_terms) {
-                auto const terms = std::min(most_terms, K - k), count = std::min(most_rows, M - m);
+            for (std::size_t k = 0; k < terms; k += most_terms) {
+                auto const some = std::min<std::size_t>(most_terms, terms - k),
+                           count = std::min<std::size_t>(most_rows, rows - m);
                 auto const* factor = b + k * S.b_row + n;
-                if constexpr (copies) {
+                if constexpr (Copies) {
                     if constexpr (B == right_factor::rows_of_columns)
-                        transposed_copy<block, S.b_row>(b + n * S.b_row + k, Columns, terms, panel);
+                        transposed_copy<block, S.b_row>(b + n * S.b_row + k, Columns, some, panel);
                     else
-                        for (std::size_t i = 0; i < terms; ++i)
+                        for (std::size_t i = 0; i < some; ++i)
                             copy_numbers<Columns>(factor + i * S.b_row, panel + i * block);
                     factor = panel;
                 }
                 auto const* const from = a + m * S.a_row + k * S.a_column;
                 auto* const to = c + m * S.c_row + n;
                 if (k == 0)
-                    product_of_rows<Columns, strides, Into>(from, factor, count, terms, to,
+                    product_of_rows<Columns, strides, Into>(from, factor, count, some, to,
                                                             start == nullptr ? start : start + n);
                 else if constexpr (K > most_terms)
-                    product_of_rows<Columns, strides, into::add>(from, factor, count, terms, to);
+                    product_of_rows<Columns, strides, into::add>(from, factor, count, some, to);
             }
         });
 }
