@@ -25,18 +25,12 @@ public:
     result_file(char const* flag, std::string path, std::size_t kept = 0)
         : flag_(flag), path_(std::move(path)), kept_(static_cast<::off_t>(kept)) {
         if (path_.empty()) return;
-        struct ::stat about = {};
-        bool const is_new = ::stat(path_.c_str(), &about) != 0;
+        if (comes_with_first_writing()) return;
         open();
         if (file_ < 0)
             throw trireme::usage_error(std::string(flag) + ' ' + path_ + ": cannot be written (" +
                                        (errno == ENXIO ? "a pipe that nobody reads" : std::strerror(errno)) +
                                        "); name a file in a folder that exists and is yours");
-        if (!is_new || ::fstat(file_, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size != 0) return;
-        ::close(std::exchange(file_, -1));
-        std::error_code unknown;
-        auto const target = std::filesystem::canonical(path_, unknown); // of a link to a file that is not there
-        if (!unknown) ::unlink(target.c_str());
     }
     result_file(result_file const&) = delete;
     result_file& operator=(result_file const&) = delete;
@@ -62,6 +56,19 @@ public:
     }
 
 private:
+    /// True if the file is not there, and can be made: it is removed again at once.
+    bool comes_with_first_writing() const {
+        std::error_code unknown;
+        std::filesystem::path target = path_; // of links, to a file that may not be there
+        for (int links = 0; links < 40 && std::filesystem::is_symlink(target, unknown); ++links)
+            target = target.parent_path() / std::filesystem::read_symlink(target, unknown);
+        int const made = ::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (made < 0) return false;
+        struct ::stat about = {};
+        bool const is_empty = ::fstat(made, &about) == 0 && about.st_size == 0; // another process may have found it
+        ::close(made);
+        return is_empty && ::unlink(target.c_str()) == 0;
+    }
     void open() {
         // a pipe without a reader would have to wait for one
         file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);

@@ -18,6 +18,7 @@ namespace {
 
 using namespace trireme;
 using namespace csv_tables;
+using test_support::has;
 using test_support::refusal;
 using test_support::says;
 
@@ -123,7 +124,7 @@ TEST_SUITE("data/csv_words") {
         CHECK(says(fault_of([&] { (void)t.samples({.inputs = {"size"}, .words = {{"color", {"red"}}}}); }).what,
                    {"no column 'color'"}));
         CHECK(says(fault_of([&] { (void)t.samples({.classes = "sold"}); }).what,
-                   {"line 2, column 2 ('colour')", "'red' is no finite number", ".words = table.words({\"NAME\"})"}));
+                   {"line 2, column 2 ('colour')", "'red' is no finite number", ".words = table.words({\"colour\"})"}));
     }
 
     TEST_CASE("commas before fractions, as spreadsheets write them in German and French") {
@@ -135,8 +136,8 @@ TEST_SUITE("data/csv_words") {
         for (auto const* bad : {"1.5", "1.234,5", "1,234,5", "1,5x", ",", "-,", "1 234,5", "inf", "0x1,8"}) {
             CAPTURE(bad);
             auto const f = fault_of([&] { (void)table_of("a;b\n1;" + std::string(bad) + "\n", german).numbers("b"); });
-            CHECK(says(f.what, {"line 2, column 2 ('b')", "no finite number", "csv_options::decimal = ','", "1234,5",
-                                "without points"}));
+            CHECK(says(f.what,
+                       {"line 2, column 2 ('b')", "no finite number", "csv_options::decimal = ',' write it as 1,5"}));
         }
         CHECK(says(fault_of([&] { (void)table_of("a\n1e999\n1,5\n", german).numbers("a"); }).what, {"too large"}));
         for (auto const* with_comma : {"3,14", "-0,5", "1,5e3"})
@@ -171,10 +172,77 @@ TEST_SUITE("data/csv_words") {
     TEST_CASE("a file of another separator is told so") {
         CHECK(says(fault_in("a;b\n1,5;2\n").what,
                    {"line 2, column 2", "line 1 has 1", "pass csv_options::separator = ';', which stands in line 1"}));
-        CHECK(says(fault_in("\n\na\tb\n1,5\t2\n").what, {"separator = '", "stands in line 3"}));
+        CHECK(says(fault_in("\n\na\tb\n1,5\t2\n").what,
+                   {R"(pass csv_options::separator = '\t', which stands in line 3)"}));
         auto const of_two = fault_in("a,b;c\n1,2,3\n").what;
         CHECK(says(of_two, {"a field too many"}));
-        CHECK(of_two.find("csv_options::separator") == std::string::npos);
+        CHECK_FALSE(has(of_two, "csv_options::separator"));
+        // no line has another number of fields
+        auto const t = table_of("a;b\n1;2\n");
+        for (auto const& what :
+             {fault_of([&] { (void)t.numbers("a;b"); }).what,
+              fault_of([&] { (void)t.samples({.inputs = {"a;b"}}); }).what,
+              fault_of([&] { (void)t.numbers("a"); }).what, refusal([&] { (void)t.samples({.classes = "a;b"}); })}) {
+            CHECK(says(what, {"pass csv_options::separator = ';', which stands in line 1"}));
+            CHECK_FALSE(has(what, "table.words"));
+        }
+        // neither a separator that the first line lacks nor that of the file itself, in quotes
+        CHECK_FALSE(has(fault_of([] { (void)table_of("x\n1;2\n").numbers("x"); }).what, "separator"));
+        CHECK_FALSE(has(fault_of([] { (void)table_of("\"a,b\"\n\"x,y\"\n").numbers("a,b"); }).what, "separator"));
+    }
+
+    TEST_CASE("a comma that splits numbers is named as a decimal comma") {
+        CHECK(says(fault_in("x\n3,14\n").what,
+                   {"line 2, column 2: a field too many", "if a comma stands before fractions",
+                    "pass csv_options::decimal = ',' and csv_options::separator = ';'"}));
+        CHECK(says(fault_in("a\tb\nred\t3,14\n").what, {R"(decimal = ',' and csv_options::separator = '\t')"}));
+        for (auto const* other : {"name\nSmith, John\n", "x\n3,\n", "a,b\n1,2,3\n"})
+            CHECK_FALSE(has(fault_in(other).what, "decimal"));
+        CHECK_FALSE(has(fault_in("x\n3;14\n", {.separator = ';'}).what, "decimal"));
+    }
+
+    TEST_CASE("a comma that may separate thousands is read in neither way") {
+        auto const what = [](std::string const& text, csv_options const& options) {
+            return fault_of([&] { (void)table_of("x;y\n" + text + ";1\n", options).numbers("x"); }).what;
+        };
+        csv_options const points{.separator = ';'}, commas{.separator = ';', .decimal = ','};
+        CHECK(
+            says(what("1,234", points), {"'1,234' is no finite number", "decimal = ',' if the comma stands before the",
+                                         "leave the comma out if it separates thousands"}));
+        CHECK(
+            says(what("1.234", commas), {"'1.234' is no finite number", "decimal = '.' if the point stands before the",
+                                         "leave the point out if it separates thousands"}));
+        for (auto const* text : {"1,234,567", "1,234.5"}) {
+            CHECK(says(what(text, points), {"write it as 1.5 or 1e-3, without commas between thousands"}));
+            CHECK_FALSE(has(what(text, points), "csv_options::decimal"));
+        }
+        CHECK(says(what("1.234,5", commas), {"write it as 1,5 or 1e-3, without points between thousands"}));
+    }
+
+    TEST_CASE("a column of words is offered as classes and as inputs, by its name and where it may be one") {
+        for (char const decimal : {'.', ','}) {
+            CAPTURE(decimal);
+            auto const t = table_of("x;species\n1;setosa\n", {.separator = ';', .decimal = decimal});
+            CHECK(says(fault_of([&] { (void)t.samples({.inputs = t.names()}); }).what,
+                       {".classes = \"species\" in place of other targets if it is the answer",
+                        ".words = table.words({\"species\"}), each of which becomes an input, only if it is not"}));
+            auto const target = fault_of([&] { (void)t.samples({.targets = {"species"}}); }).what;
+            CHECK(says(target, {".classes = \"species\" instead of .targets"}));
+            CHECK_FALSE(has(target, "words"));
+            auto const numbers = fault_of([&] { (void)t.numbers("species"); }).what;
+            CHECK(says(numbers, {"csv_table::text()"}));
+            CHECK_FALSE(has(numbers, "words"));
+            CHECK_FALSE(has(numbers, ".classes"));
+        }
+        auto const unnamed = table_of(",x\na,1\n");
+        CHECK(says(fault_of([&] { (void)unnamed.samples({.inputs = unnamed.names()}); }).what,
+                   {".classes, once it has a name,", ".words = table.words({\"\"})"}));
+    }
+
+    TEST_CASE("the first line with an error is named, whatever its column") {
+        auto const t = table_of("x,colour,y,class\n1,red,a,k\n2,mauve,3,k\nb,red,4,k\n");
+        csv_columns const wanted{.words = {{"colour", {"red"}}}, .classes = "class"};
+        CHECK(says(fault_of([&] { (void)t.samples(wanted); }).what, {"line 2, column 3 ('y')"}));
     }
 
     TEST_CASE("damaged tables of words are refused or read, and nothing else") {

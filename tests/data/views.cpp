@@ -144,7 +144,7 @@ void check_views_of(std::mt19937_64& random) {
         image_changes const changes{.crop_padding = 2, .flip = true};
         CHECK(alike(augmented(train, changes), augmented(view, changes)));
         CHECK(alike(scale(augmented(copies.test, changes)), scale(augmented(views.test, changes))));
-        // copies of a view keep its means
+        // copies of a view need nothing of it
         auto const outliving = [&, &file = mapped](auto const& copied) {
             owned_samples made;
             std::weak_ptr<void const> means;
@@ -153,7 +153,8 @@ void check_views_of(std::mt19937_64& random) {
                 means = short_lived.holder();
                 made = copied(short_lived);
             }
-            CHECK_FALSE(means.expired());
+            CHECK(means.expired());
+            CHECK(made.inputs().standard == nullptr);
             return made;
         };
         std::vector<std::uint32_t> const which{3, 0, 3};
@@ -161,6 +162,10 @@ void check_views_of(std::mt19937_64& random) {
         auto const batch = outliving([](owned_samples const& from) { return shuffled_batches(from, 5, 9).at(7); });
         CHECK(alike(copied, copy_of(train, which)));
         CHECK(alike(batch, shuffled_batches(train, 5, 9).at(7)));
+        auto const without_holder = outliving([&](owned_samples const& from) {
+            return split(owned_samples(nullptr, from.size(), from.inputs(), from.targets()), 0.5, 3).test;
+        });
+        CHECK(alike(without_holder, split(train, 0.5, 3).test));
     }
 }
 
@@ -267,6 +272,16 @@ TEST_SUITE("data/views") {
         CHECK(scaled.inputs().standard == nullptr);
     }
 
+    TEST_CASE("inputs in memory are standardised once, wherever their targets lie") {
+        files::folder const folder;
+        auto const x = read_npy(files::write_npy(folder, "x.npy", "|u1", {10, 2}, 1, files::bytes(20, 3)));
+        auto const y = map_npy(files::write_npy(folder, "y.npy", "|u1", {10}, 1, files::bytes(10, 1)));
+        auto const samples = npy_samples(x, y);
+        CHECK(samples.targets().mapped);
+        CHECK(standardisation(samples)(samples).inputs().standard == nullptr);
+        CHECK(split(samples, 0.5, 1).train.targets().mapped);
+    }
+
     TEST_CASE("what is no standardised number is refused before it is read") {
         files::folder const folder;
         std::vector<double> numbers{1, 2, 3, 4, 5, std::numeric_limits<double>::infinity()};
@@ -298,6 +313,9 @@ TEST_SUITE("data/views") {
         CHECK(digest(scale(mapped)) != digest(scale(mapped.scaled(2))));
         CHECK(digest(scale(mapped)) != digest(scale(mapped).scaled(2)));
         CHECK(digest(scale(mapped)) != digest(mapped));
+        standardisation const again(scale(mapped));
+        CHECK(digest(again(scale(mapped))) == digest(again(scale(mapped))));
+        CHECK(digest(again(scale(mapped))) != digest(again(standardisation(means, factors)(mapped))));
         // a set is known again, by what it holds
         auto const view = scale(part(1));
         CHECK(sample_set(view).same_as(view));

@@ -17,6 +17,7 @@ it in another of these structs. A check of its own looks for every member on the
 A header that no section names has nothing for programs: all of it lies in namespaces called detail, or INTERNAL has it.
 INTERNAL may only become shorter: a new header that is not for programs has its names in detail.
 """
+import collections
 import dataclasses
 import difflib
 import pathlib
@@ -250,7 +251,8 @@ class Pages:
 
     def about(self, name, is_member, usual):
         """The chapter called like the name, else the usual one, if the name is in its code, else the first one."""
-        word = re.compile((r'\b(?:t|m|trainer|model)(?:\.|::)' if is_member else r'(?<![\w.])') + re.escape(name) + r'\b')
+        before = r'\b(?:t|m|trainer|model)(?:\.|::)' if is_member else r'(?<![\w.])(?<!std::)'
+        word = re.compile(before + re.escape(name) + r'\b')
         having = [link for link, _, text in self.chapters if word.search(text)]
         called = [link for link, title, _ in self.chapters if title == name]
         return (called or [link for link in having if link == usual] or having or [usual])[0]
@@ -265,6 +267,9 @@ class Reference:
         paths = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob('*.hpp'))}
         self.headers = {name.removeprefix('trireme/'): declarations.declarations(path.read_text(encoding='utf-8'))
                         for name, path in paths.items() if name not in rules.UMBRELLAS}
+        headers_with = collections.Counter(name for all_of_it in self.headers.values() for name in {
+            one.name for _, one in all_of_it if one.kind == 'function' and not one.special})
+        self.overloaded = {name for name, headers in headers_with.items() if headers > 1}
         self.umbrella = {}
         for umbrella in sorted(rules.UMBRELLAS, key=lambda one: (one != rules.UMBRELLA, len(rules.reached(paths, one)))):
             for name in rules.reached(paths, umbrella):
@@ -279,7 +284,8 @@ class Reference:
         return f'[{header}](../include/trireme/{header}){also}'
 
     def link(self, section, name, is_member=False):
-        at = self.pages.about(name, is_member, section.chapter)
+        overloaded = not is_member and name in self.overloaded  # a chapter may mean another header's function
+        at = section.chapter if overloaded else self.pages.about(name, is_member, section.chapter)
         return f'[{self.pages.title(at)}]({at})'
 
     def sentence(self, header, one, doc=None):

@@ -19,7 +19,7 @@ using namespace trireme;
 namespace {
 
 using single = sample_by_sample<portable>;
-using several = sample_by_sample<portable, 24>;
+using several = sample_by_sample<portable_together>;
 
 several together(std::size_t samples) {
     several k;
@@ -114,8 +114,8 @@ void norms_have_the_same_bits() {
     });
 }
 
-/// Values and their gradients have the bits of one sample's kernels where these are products of rows; gradients of
-/// weights are summed over more tokens at a time.
+/// Values and their gradients have the same bits however many samples go together, those of one sample's kernels where
+/// these are products of rows; gradients of weights are summed over more tokens at a time.
 template<class T, std::size_t In, std::size_t Out, std::size_t Tokens, bool Bias>
 void linear_goes_together() {
     CAPTURE(In);
@@ -129,6 +129,7 @@ void linear_goes_together() {
                    w = numbers::uniform<T>(2, In * Out), biases = numbers::uniform<T>(3, Out);
         auto const* const b = Bias ? biases.data() : nullptr;
         auto y = numbers::unset<T>(dy.size()), wanted_y = y, dx = numbers::unset<T>(x.size()), wanted_dx = dx;
+        auto y_alone = y, dx_alone = dx;
         auto dw = w, wanted_dw = w, db = biases, wanted_db = biases;
         auto const gradient_of = [](std::vector<T>& of) { return Bias ? of.data() : nullptr; };
         auto const k = together(samples);
@@ -139,12 +140,16 @@ void linear_goes_together() {
             auto const *const of_x = x.data() + s * Tokens * In, *const of_dy = dy.data() + s * Tokens * Out;
             linear_forward<G, 1>(single{}, of_x, w.data(), b, wanted_y.data() + s * Tokens * Out);
             linear_backward_input<G, 1>(single{}, w.data(), of_dy, wanted_dx.data() + s * Tokens * In);
+            linear_forward<G, 1>(together(1), of_x, w.data(), b, y_alone.data() + s * Tokens * Out);
+            linear_backward_input<G, 1>(together(1), w.data(), of_dy, dx_alone.data() + s * Tokens * In);
             linear_backward_weights<G, 1>(reference{}, of_x, of_dy, wanted_dw.data(), gradient_of(wanted_db));
         }
-        if (Tokens > 1 || samples == 1)
+        if (Tokens > 1)
             CHECK(y == wanted_y);
         else
             CHECK(numbers::apart(y, wanted_y, In) <= 1);
+        CHECK(y == y_alone);
+        CHECK(dx == dx_alone);
         CHECK(numbers::apart(dx, wanted_dx, Out) <= (Tokens > 1 ? 0 : 1));
         CHECK(numbers::apart(dw, wanted_dw, rows) <= 1);
         CHECK(numbers::apart(db, wanted_db, rows) <= 1);

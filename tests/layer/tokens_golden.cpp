@@ -85,7 +85,7 @@ template<class Network, class Kernels>
 void check_network(std::string const& name, std::size_t vocabulary) {
     CAPTURE(name);
     constexpr std::size_t samples = 2, inputs = Network::input_extents::size, outputs = Network::output_extents::size;
-    using pass_type = host_pass<Network, kernels_of<Network, Kernels>, double>;
+    using pass_type = host_pass<Network, sample_by_sample<Kernels>, double>;
     static_assert(pass_type::lanes == 1);
     auto const p = golden::parameters<Network, double>();
     auto const x = golden::tokens<double>(700 + case_number(name), samples * inputs, vocabulary);

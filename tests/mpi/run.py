@@ -169,9 +169,10 @@ run = ranks(4, 'early', limit=30)
 expect('a rank ends before the others', run,
        {'fails': run.code is not None and run.code > 0, 'soon': run.seconds < 15,
         'the others say so': sum('has left the group' in s for s in run.said) >= 1})
-for windows, per_machine in ways:
-    run = ranks(3, 'outside', windows, per_machine, limit=30)
-    expect(f'an exception outside of the group, windows {windows}, {per_machine or "all"} on a machine', run,
+for deadline, windows, per_machine in [(20, *way) for way in ways] + [(1, 'automatic', 0)]:
+    run = ranks(3, 'outside', windows, per_machine, deadline, limit=30)
+    expect(f'an exception outside of the group, windows {windows}, {per_machine or "all"} on a machine, '
+           f'deadline {deadline} s', run,
            {'exit code 3': run.code == 3, 'soon': run.seconds < 15, 'the rank says it': 'the oar is broken' in run.said,
             'others hear of it': sum('device 1: an exception outside of its group' in s for s in run.said) >= 1})
 run = ranks(2, 'forked', limit=40)

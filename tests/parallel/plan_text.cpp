@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdio>
 #include <exception>
 #include <new>
 #include <sstream>
@@ -36,7 +38,7 @@ std::string explained(std::exception_ptr const& thrown, memory_map (*map)(parall
         std::rethrow_exception(thrown);
     } catch (...) {
         try {
-            detail::explain_bad_alloc(layout, 32, map);
+            detail::explain_bad_alloc(layout, 32, map, "trainer");
         } catch (usage_error const& e) {
             return e.what();
         }
@@ -80,6 +82,24 @@ TEST_SUITE("parallel/plan_text") {
                                      "operations          " +
                                      with_commas(cost.flops_per_step()) + " FLOPs per step\n");
         CHECK(to_string(on_devices<1>::plan(batch{16})).starts_with("batch               16 samples on 1 device\n"));
+        CHECK(to_string(on_devices<1>::plan(batch{1})).starts_with("batch               1 sample on 1 device\n"));
+    }
+
+    TEST_CASE("a plan of a pipeline has its stages, and its bubble if it trains") {
+        using mesh_of_both = mesh<host, dp<2>, pp<2>>;
+        using four = trainer<network<input<4>, linear<8>, relu, linear<8>, relu, linear<8>, relu, linear<3>>,
+                             cross_entropy, sgd, on<mesh_of_both>, pipeline<interleaved<2>, 4>>;
+        auto const plan = four::plan(batch{64});
+        CAPTURE(to_string(plan));
+        char bubble[64];
+        std::snprintf(bubble, sizeof bubble, "bubble              %.1f%% of a step\n", 100 * plan.bubble());
+        CHECK(plan.bubble() > 0.01);
+        CHECK(plan.bubble() < 1);
+        CHECK(to_string(plan).starts_with("batch               64 samples on 4 devices\nstages              4\n" +
+                                          std::string(bubble) + "parameters          "));
+        auto const of_model = model<net, on<mesh_of_both>, pipeline<one_f_one_b, 2>>::plan(batch{64});
+        CHECK(to_string(of_model).starts_with("batch               64 samples on 4 devices\nstages              2\n"
+                                              "parameters          67\n"));
     }
 
     TEST_CASE("the part that takes most memory is named, with a remedy") {
@@ -94,17 +114,20 @@ TEST_SUITE("parallel/plan_text") {
               "gradients 2,000, activations 1,000), and for 8,001 on all 2; most are gradients: use a smaller network, "
               "or "
               "cut it into stages of several machines");
-        auto const has = [&](std::string const& part, auto* map) {
+        auto const ends = [&](std::string const& remedy, auto* map) {
             auto const text = explained(on_device(0, none), map);
             CAPTURE(text);
-            CHECK(text.find("; most are " + part + ": use ") != std::string::npos);
+            CHECK(text.ends_with("; most are " + remedy));
         };
-        has("parameters", &with_most<&memory_map::parameters>);
-        has("optimizer state", &with_most<&memory_map::optimizer_state>);
-        has("strategy state", &with_most<&memory_map::strategy_state>);
-        has("control", &with_most<&memory_map::channels>);
-        has("staging", &with_most<&memory_map::samples>);
-        has("workspace", &with_most<&memory_map::workspace>);
+        ends("parameters: use a smaller network, or cut it into stages of several machines",
+             &with_most<&memory_map::parameters>);
+        ends("optimizer state: use an optimizer that keeps less, as sgd, or a smaller network",
+             &with_most<&memory_map::optimizer_state>);
+        ends("strategy state: use a strategy that does not compress, or a smaller network",
+             &with_most<&memory_map::strategy_state>);
+        ends("control: use fewer devices or a smaller batch", &with_most<&memory_map::channels>);
+        ends("staging: use a smaller batch", &with_most<&memory_map::samples>);
+        ends("workspace: use kernels without a workspace", &with_most<&memory_map::workspace>);
     }
 
     TEST_CASE("errors of other causes are thrown on") {

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -42,17 +43,42 @@ struct made_up {
     samples_in_memory samples() const { return {tokens, make_shape(Tokens), classes, 5}; }
 };
 
-/// The losses of some steps, the scores of the samples behind them, and the weights.
-template<std::size_t Tokens, class... Policies>
-auto training(std::size_t batch) {
-    trainer<net<Tokens>, cross_entropy, sgd, Policies...> t{{.learning_rate = 0.1f, .batch = batch}};
-    made_up<Tokens> const made(batch);
-    auto const samples = made.samples();
+/// The losses of some steps and evaluations, predictions of other numbers of samples, and the weights.
+template<class Net, class... Policies>
+auto training_of(std::size_t batch, std::size_t others = 9) {
+    constexpr auto tokens = Net::input_extents::size;
+    trainer<Net, cross_entropy, sgd, Policies...> t{{.learning_rate = 0.1f, .batch = batch}};
+    made_up<tokens> const made(batch), less(std::min({batch, others, std::size_t{7}})), more(others);
     std::vector<double> losses;
-    for (int i = 0; i < 3; ++i) losses.push_back(t.step(samples).loss);
-    losses.push_back(t.evaluate(samples).loss);
-    return std::pair(losses, t.gather_parameters());
+    for (int i = 0; i < 3; ++i) losses.push_back(t.step(made.samples()).loss);
+    losses.push_back(t.step(less.samples()).loss);
+    losses.push_back(t.evaluate(made.samples()).loss);
+    losses.push_back(t.evaluate(more.samples()).loss);
+    auto const predicted = t.predict(more.samples());
+    std::vector<float> numbers(predicted.values().begin(), predicted.values().end());
+    auto const weights = t.gather_parameters();
+    numbers.insert(numbers.end(), weights.begin(), weights.end());
+    return std::pair(losses, numbers);
 }
+template<std::size_t Tokens, class... Policies>
+auto training(std::size_t batch, std::size_t others = 9) {
+    return training_of<net<Tokens>, Policies...>(batch, others);
+}
+
+/// A layer of a program's own that derives from one that takes several samples: its own function sees one.
+struct doubled : linear<8> {
+    static void forward(auto const& io) {
+        linear<8>::forward(io);
+        for (std::size_t i = 0; i < io.y.size(); ++i) io.y[i] *= 2;
+    }
+    static void backward_input(auto const& io) {
+        linear<8>::backward_input(io);
+        for (std::size_t i = 0; i < io.dx.size(); ++i) io.dx[i] *= 2;
+    }
+    static void backward_weights(auto const& io) {
+        for (int twice = 0; twice < 2; ++twice) linear<8>::backward_weights(io);
+    }
+};
 
 void close(auto const& a, auto const& b) {
     for (std::size_t i = 0; i < a.first.size(); ++i) CHECK(a.first[i] == doctest::Approx(b.first[i]).epsilon(1e-4));
@@ -72,11 +98,37 @@ TEST_SUITE("trainer/few_tokens") {
     }
     TEST_CASE("samples of few tokens have one device's bits in replicas and stages") {
         using same = reproducible<fixed_tree, 4>;
-        auto const bits = training<3, same>(50);
-        CHECK(training<3, same, on<mesh<host, dp<2>>>>(50) == bits);
-        CHECK(training<3, same, on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>(50) == bits);
-        CHECK(training<3, same, on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 2>, recompute<all>>(50) == bits);
+        for (std::size_t const others : {52u, 36u}) { // a stage has parts of 13 and of 8 samples and one
+            auto const bits = training<3, same>(50, others);
+            CHECK(training<3, same, on<mesh<host, dp<2>>>>(50, others) == bits);
+            CHECK(training<3, same, on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>(50, others) == bits);
+            CHECK(training<3, same, on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 2>, recompute<all>>(50, others) ==
+                  bits);
+        }
+        CHECK(training<3, same, on<mesh<host, pp<2>>>, pipeline<gpipe, 4>>(32, 36) == training<3, same>(32, 36));
+        CHECK(training<1, same, on<mesh<host, pp<2>>>, pipeline<gpipe, 4>>(32, 36) == training<1, same>(32, 36));
         close(training<3, on<mesh<host, pp<2>>>, pipeline<zero_bubble_h1, 2>>(50), training<3, accumulate<2>>(50));
+    }
+    TEST_CASE("layers of one's own, and such that add to the loss, see one sample after the other") {
+        using own = network<input<3>, embedding<vocabulary, width>, activity_penalty<percent<40>>, doubled, relu,
+                            activity_penalty<percent<30>>, flatten, linear<5>>;
+        close(training_of<own>(29), training_of<own, kernels<reference>>(29));
+        using same = reproducible<fixed_tree, 4>;
+        CHECK(training_of<own, same, on<mesh<host, pp<2>>>, pipeline<gpipe, 4>>(32, 36) ==
+              training_of<own, same>(32, 36));
+    }
+    TEST_CASE("devices without samples agree on the numbers of a batch") {
+        using agreed =
+            network<input<3>, embedding<vocabulary, 6>, flatten, linear<7>, batch_norm<synchronised>, relu, linear<5>>;
+        for (std::size_t const others : {2u, 3u})
+            close(training_of<agreed, on<mesh<host, dp<4>>>>(24, others),
+                  training_of<agreed, on<mesh<host, dp<4>>>, kernels<reference>>(24, others));
+    }
+    TEST_CASE("the gradients of a network of few tokens are those of its losses") {
+        auto const report =
+            check_gradients<sequential<layer_norm, linear<15>, attention<heads<1>>, linear<4>>, input<3, 5>>();
+        CHECK(report.input_error < 1e-6);
+        CHECK(report.parameter_error < 1e-6);
     }
 }
 

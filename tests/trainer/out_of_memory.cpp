@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/rehearsal.hpp>
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
@@ -7,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 
 namespace trainer_out_of_memory_test {
@@ -64,6 +66,41 @@ TEST_SUITE("trainer/out_of_memory") {
         auto const state = on_devices::plan(batch{32}, on_devices::layout_of({})).memory(0).optimizer_state;
         CHECK(refusal(1, state - 1) != "");
         CHECK(refusal(1, state + cache_line) == ""); // and the count of its updates
+    }
+
+    TEST_CASE("a model that has no memory says so likewise") {
+        auto const own = model<net>::plan(batch{32}).memory();
+        std::string text;
+        {
+            scarce const memory(own.parameters - 1);
+            try {
+                model<net> const m;
+            } catch (usage_error const& e) {
+                text = e.what();
+            }
+        }
+        CAPTURE(text);
+        CHECK(text.starts_with("device 0 has no memory for this model: the plan asks for " + with_commas(own.total()) +
+                               " bytes on device 0 (parameters " + with_commas(own.parameters) + ", activations "));
+        CHECK(
+            text.ends_with("; most are parameters: use a smaller network, or cut it into stages of several machines"));
+    }
+
+    TEST_CASE("bytes of an accelerator's plan do not stand for memory that the host lacks") {
+        using on_accelerator = trainer<net, cross_entropy, adam, on<mesh<rehearsal, dp<1>>>>;
+        auto const own = on_accelerator::plan(batch{32}).memory();
+        std::string text = "made";
+        {
+            scarce const memory(own.parameters - 1);
+            try {
+                on_accelerator const t;
+            } catch (std::exception const& e) {
+                text = e.what();
+            }
+        }
+        CAPTURE(text);
+        CHECK(text != "made");
+        CHECK(text.find("the plan asks for") == std::string::npos);
     }
 }
 

@@ -23,6 +23,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -98,6 +99,80 @@ std::string content_of(std::string const& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// A reader of JSON by the letter of RFC 8259, which keeps nothing.
+class json_reader {
+public:
+    explicit json_reader(std::string_view text) : rest_(text) {}
+
+    bool reads_all() { return value() && rest_.empty(); }
+
+private:
+    bool take(std::string_view word) {
+        bool const found = rest_.starts_with(word);
+        if (found) rest_.remove_prefix(word.size());
+        return found;
+    }
+    std::size_t take_any_of(std::string_view letters) {
+        auto const n = std::min(rest_.find_first_not_of(letters), rest_.size());
+        rest_.remove_prefix(n);
+        return n;
+    }
+    void space() { take_any_of(" \t\r\n"); }
+    bool digits() { return take_any_of("0123456789") != 0; }
+
+    bool value() {
+        space();
+        bool const well = rest_.starts_with('{')   ? list('{', '}', [this] { return string() && colon() && value(); })
+                          : rest_.starts_with('[') ? list('[', ']', [this] { return value(); })
+                          : rest_.starts_with('"') ? string()
+                                                   : take("true") || take("false") || take("null") || number();
+        space();
+        return well;
+    }
+    template<class Element>
+    bool list(char begin, char end, Element const& element) {
+        take({&begin, 1});
+        space();
+        if (take({&end, 1})) return true;
+        do {
+            space();
+            if (!element()) return false;
+        } while (take(","));
+        return take({&end, 1});
+    }
+    bool colon() {
+        space();
+        return take(":");
+    }
+    bool string() {
+        if (!take("\"")) return false;
+        while (!take("\"")) {
+            if (rest_.empty() || static_cast<unsigned char>(rest_[0]) < 0x20) return false;
+            if (!take("\\")) {
+                rest_.remove_prefix(1);
+            } else if (take("u")) {
+                auto const hex = rest_.substr(0, 4);
+                if (hex.size() < 4 || hex.find_first_not_of("0123456789abcdefABCDEF") != hex.npos) return false;
+                rest_.remove_prefix(4);
+            } else {
+                if (rest_.empty() || std::string_view("\"\\/bfnrt").find(rest_[0]) == rest_.npos) return false;
+                rest_.remove_prefix(1);
+            }
+        }
+        return true;
+    }
+    bool number() {
+        take("-");
+        if (!take("0") && !digits()) return false;
+        if (take(".") && !digits()) return false;
+        if (take("e") || take("E")) return (take("+") || take("-"), digits());
+        return true;
+    }
+
+    std::string_view rest_;
+};
+bool is_json(std::string_view text) { return json_reader(text).reads_all(); }
+
 /// The trace has all exchanges of each step on each of several devices, and its file has all lines.
 template<class Network>
 void has_exchanges(std::size_t in_a_step) {
@@ -115,7 +190,7 @@ void has_exchanges(std::size_t in_a_step) {
         CHECK(count_of(json, R"("name": "exchange")") == (devices == 1 ? 0 : 3 * in_a_step * std::size_t(devices)));
         CHECK(count_of(json, R"("exchange": )") == count_of(json, R"("name": "exchange")"));
         CHECK(count_of(json, "{") == 1 + 2 * (all.size() + std::size_t(devices)));
-        CHECK(count_of(json, "}") == count_of(json, "{"));
+        CHECK(is_json(json));
         for (int const k : {0, 2}) CHECK(has(json, R"("exchange": )" + std::to_string(k) + "}") == (devices > 1));
     }
 }
@@ -135,12 +210,41 @@ struct altered {
 /// A trace as the examples write it, with this many tasks in it.
 bool is_trace(std::string const& text, std::size_t tasks) {
     return text.starts_with("{\"displayTimeUnit\"") && text.ends_with("]}\n") &&
-           count_of(text, R"("ph": "X")") == tasks && count_of(text, "{") == count_of(text, "}");
+           count_of(text, R"("ph": "X")") == tasks && is_json(text);
 }
 
 } // namespace
 
 TEST_SUITE("trainer/traces") {
+    TEST_CASE("JSON is read by its letter") {
+        for (auto const* const text : {"{}", " [ ] ", R"({"a": [1, -0.5e+3, "\u00fc\n", true, null], "b": {}})", "0"})
+            CHECK_MESSAGE(is_json(text), text);
+        for (auto const* const text : {"",
+                                       "{",
+                                       "\"",
+                                       "[\"\\",
+                                       "[1,]",
+                                       "[,1]",
+                                       "[1 2]",
+                                       R"({"a": 1,})",
+                                       R"({"a" 1})",
+                                       R"({a: 1})",
+                                       R"(["a)",
+                                       R"(["\x"])",
+                                       "[01]",
+                                       "[1.]",
+                                       "[.5]",
+                                       "[nan]",
+                                       "[+1]",
+                                       "[1e]",
+                                       "[1]]",
+                                       "[1}",
+                                       R"({"a": 1]})",
+                                       R"(["\u00g0"])",
+                                       "[\"\n\"]"})
+            CHECK_FALSE_MESSAGE(is_json(text), text);
+    }
+
     TEST_CASE("the trace of a run has the exchanges inside of tasks, as the expanded view of the program has them") {
         has_exchanges<every_sum>(every_sum::exchanges.count);
         has_exchanges<own_sums>(own_sums::exchanges.count - 1);
@@ -202,6 +306,10 @@ TEST_SUITE("trainer/traces") {
         for (auto* file : {&trace, &other, &link}) file->write(trace_json({}));
         for (auto const& path : {fresh, old, folder.path("target")}) CHECK(is_trace(content_of(path), 0));
         CHECK(std::filesystem::is_symlink(linked));
+        auto const empty = folder.path("empty");
+        std::ofstream(empty).flush();
+        { result_file const kept("--trace", empty); } // it is not this run's, and stays
+        CHECK(std::filesystem::exists(empty));
         CHECK_THROWS_AS(result_file("--trace", folder.path("none") + "/trace"), usage_error);
     }
 

@@ -37,10 +37,11 @@ struct descriptor {
 /// A regular file that is open for reading at any place, also by several threads at a time.
 class regular_file {
 public:
-    TRIREME_COLD explicit regular_file(std::string path)
+    /// `flags`: more of open's, as O_NOFOLLOW.
+    TRIREME_COLD explicit regular_file(std::string path, int flags = 0)
         // O_NONBLOCK: opening a FIFO must not wait for a writer before we can see that it is one.
         : path_(std::move(path)),
-          file_(::open(checked_path(path_).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+          file_(::open(checked_path(path_).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags)) {
         if (file_.number < 0) {
             fail("the file cannot be opened (" + reason(errno) + "): check the path and its permissions");
         }

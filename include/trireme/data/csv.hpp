@@ -10,7 +10,6 @@
 #include <trireme/data/samples.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -50,33 +49,6 @@ struct csv_columns {
 
 namespace detail::csv {
 
-inline std::optional<std::int64_t> whole_number(std::string_view text) noexcept {
-    text = without_blanks(text);
-    std::int64_t value = 0;
-    auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
-    return value;
-}
-
-/// A text that is not empty becomes a finite number; std::errc{} if it is one.
-inline std::errc read_number(std::string_view text, char decimal, double& value) {
-    std::string with_point;
-    if (decimal != '.') {
-        if (text.find('.') != std::string_view::npos) return std::errc::invalid_argument;
-        with_point = text;
-        std::ranges::replace(with_point, decimal, '.');
-        text = with_point;
-    }
-    // from_chars takes no +, but names of numbers.
-    auto const* begin = text.data();
-    auto const* const end = begin + text.size();
-    if (*begin == '+') ++begin;
-    auto const* const digit = begin != end && *begin == '-' && text.front() != '+' ? begin + 1 : begin;
-    if (digit == end || (*digit != '.' && (*digit < '0' || *digit > '9'))) return std::errc::invalid_argument;
-    auto const [stop, error] = std::from_chars(begin, end, value);
-    return stop == end ? error : std::errc::invalid_argument;
-}
-
 /// "'a', 'b', 'c', ...": at most 20 names.
 template<class Name>
 std::string listed(std::size_t count, Name const& name) {
@@ -86,17 +58,19 @@ std::string listed(std::size_t count, Name const& name) {
     return text;
 }
 
-/// A finder knows names, which stay where they are, by their text.
+/// A name_finder looks up the number of a name in a list. The list must outlive it.
 class name_finder {
 public:
     /// Errors: usage_error for two names that are alike; `what` says whose they are.
-    TRIREME_COLD name_finder(std::vector<std::string> const& names, std::string const& what) {
+    TRIREME_COLD name_finder(std::vector<std::string> const& names, std::string const& what) : names_(&names) {
         for (auto const& name : names) known_.emplace_back(name, static_cast<std::int32_t>(known_.size()));
         std::ranges::sort(known_);
         auto const twice = std::ranges::adjacent_find(known_, {}, [](auto const& k) { return k.first; });
         if (twice != known_.end())
             throw usage_error("two " + what + " are named " + in_quotes(twice->first) + ": give each its own name");
     }
+
+    std::vector<std::string> const& names() const noexcept { return *names_; }
 
     /// The number of a name; -1 if there is no such name. 07 is the name 7 if there is no other.
     std::int32_t number_of(std::string_view text) const {
@@ -112,16 +86,20 @@ private:
         return found != known_.end() && found->first == text ? found->second : -1;
     }
 
-    std::vector<std::pair<std::string_view, std::int32_t>> known_;
+    std::vector<std::string> const* names_;
+    std::vector<std::pair<std::string_view, std::int32_t>> known_; // sorted
 };
 
 /// A column of inputs: numbers, or words.
 struct input_column {
     std::size_t column = 0;
-    std::vector<std::string> const* words = nullptr; ///< null: numbers
+    std::optional<name_finder> words = {}; ///< none: numbers
 
-    std::size_t size() const noexcept { return words == nullptr ? 1 : words->size(); }
+    std::size_t size() const noexcept { return words ? words->names().size() : 1; }
 };
+
+/// A number is asked for by csv_table::numbers(), or as a target or an input of samples.
+enum class number_use { numbers, target, input };
 
 inline constexpr std::size_t most_words = 1000; // of a column: each is an input
 
@@ -142,7 +120,7 @@ public:
         if (options_.missing && !std::isfinite(*options_.missing))
             throw usage_error("csv_options::missing is no finite number, and samples consist of those: pass one");
         if (options_.decimal != '.' && options_.decimal != ',')
-            throw usage_error("csv_options::decimal is " + detail::in_quotes(std::string_view(&options_.decimal, 1)) +
+            throw usage_error("csv_options::decimal is " + detail::csv::written(options_.decimal) +
                               ", and must be '.' or ',': pass one of these");
     }
 
@@ -164,8 +142,7 @@ public:
         throw data_error(content_.path, content_.lines[0].byte,
                          "there is no column " + detail::in_quotes(name) + " among the " + std::to_string(columns()) +
                              ": " + detail::csv::listed(columns(), [&](auto c) { return content_.name(c); }) +
-                             "; pass one of these" +
-                             (columns() == 1 ? ", or .separator if another character separates the columns" : ""));
+                             "; pass one of these" + content_.remedy_for_separator());
     }
 
     /// A field as it stands in the file, without its quotes and the blanks around it. Valid as long as the table.
@@ -185,7 +162,7 @@ public:
         auto const c = column(name);
         std::vector<double> all;
         all.reserve(rows());
-        for (std::size_t r = 0; r < rows(); ++r) all.push_back(number(r, c));
+        for (std::size_t r = 0; r < rows(); ++r) all.push_back(number(r, c, detail::csv::number_use::numbers));
         return all;
     }
 
@@ -202,7 +179,7 @@ public:
         std::map<std::string, std::vector<std::string>> all;
         for (auto const& name : columns) {
             auto const c = column(name);
-            auto words = different(c, &csv_table::word);
+            auto words = different([&](auto r) { return word(r, c); });
             if (words.size() > detail::csv::most_words)
                 content_.fail(content_.lines[0], c,
                               "the column has " + std::to_string(words.size()) + " different words, and at most " +
@@ -238,18 +215,22 @@ public:
             inputs.push_back(c);
         }
         if (inputs.empty())
-            throw usage_error("no column is left for the inputs: a sample needs at least one number beside its target");
+            throw usage_error("no column is left for the inputs: a sample needs at least one number beside its "
+                              "target" +
+                              content_.remedy_for_separator());
         auto const encoded = with_words(inputs, wanted.words);
         std::size_t width = 0;
         for (auto const& each : encoded) width += each.size();
         auto const of_input = make_shape(width);
-        if (inputs_alone) return owned_samples(table_of(encoded, width), of_input);
+        auto numbers_of_inputs = table_of(encoded, width, detail::csv::number_use::input);
+        if (inputs_alone) return owned_samples(std::move(numbers_of_inputs), of_input);
         if (wanted.classes.empty())
-            return owned_samples(table_of(encoded, width), of_input, table_of(with_words(targets, {}), targets.size()),
+            return owned_samples(std::move(numbers_of_inputs), of_input,
+                                 table_of(with_words(targets, {}), targets.size(), detail::csv::number_use::target),
                                  make_shape(targets.size()));
         auto [labels, names] = labels_of(targets[0], wanted);
         auto const classes = wanted.class_count != 0 ? wanted.class_count : names.size();
-        return owned_samples(table_of(encoded, width), of_input, std::move(labels), classes, std::move(names));
+        return owned_samples(std::move(numbers_of_inputs), of_input, std::move(labels), classes, std::move(names));
     }
 
 private:
@@ -258,7 +239,7 @@ private:
         std::vector<std::string> names = {};
     };
 
-    /// Words about the first column without a name, which no program can ask for as classes.
+    /// The remedy for the first column without a name, which .classes cannot ask for.
     TRIREME_COLD std::string remedy_for_unnamed() const {
         for (std::size_t c = 0; c < columns(); ++c)
             if (content_.name(c).empty())
@@ -279,7 +260,7 @@ private:
         return text.empty() || std::ranges::find(options_.missing_words, text) != options_.missing_words.end();
     }
 
-    double number(std::size_t row, std::size_t column) const {
+    double number(std::size_t row, std::size_t column, detail::csv::number_use use) const {
         auto const text = detail::csv::without_blanks(field(row, column));
         if (is_missing(text)) {
             if (options_.missing) return *options_.missing;
@@ -292,21 +273,43 @@ private:
         if (error == std::errc{}) return value;
         if (error == std::errc::result_out_of_range)
             fail(row, column, detail::in_quotes(text) + " is too large or too small for a double: scale the column");
-        fail(row, column, detail::in_quotes(text) + " is no finite number: " + remedy_for_number(text));
+        fail(row, column, detail::in_quotes(text) + " is no finite number: " + remedy_for_number(text, column, use));
     }
 
-    TRIREME_COLD std::string remedy_for_number(std::string_view text) const {
-        std::string const words = "as .words = table.words({\"NAME\"}), each of which becomes an input";
+    TRIREME_COLD std::string remedy_for_number(std::string_view text, std::size_t column,
+                                               detail::csv::number_use use) const {
+        bool const point = options_.decimal == '.';
+        char const other = point ? ',' : '.';
+        std::string const mark = point ? "comma" : "point";
+        std::string remedy =
+            point ? "write it as 1.5 or 1e-3" : "with csv_options::decimal = ',' write it as 1,5 or 1e-3";
+        auto const joined = text.find_first_of(detail::csv::usual_separators) != std::string_view::npos;
+        auto const separator = joined ? content_.remedy_for_separator() : std::string();
+        std::string without(text);
         double ignored = 0;
-        if (options_.decimal == ',')
-            return "with csv_options::decimal = ',' write it as 1234,5 or 1e-3, without points; name the columns that "
-                   "are inputs, or ask for this one " +
-                   words;
-        if (detail::csv::read_number(text, ',', ignored) == std::errc{})
-            return "write it as 1.5 or 1e-3, or pass csv_options::decimal = ',' if commas stand before the fractions "
-                   "of this file";
-        return "write it as 1.5 or 1e-3, name the columns that are inputs, or ask for this one as .classes, or " +
-               words;
+        if (std::erase(without, other) == 0 ||
+            detail::csv::read_number(without, options_.decimal, ignored) != std::errc{})
+            remedy += separator.empty() ? remedy_for_column(column, use) : "";
+        else if (detail::csv::read_number(text, other, ignored) == std::errc{})
+            remedy += "; pass csv_options::decimal = " + detail::csv::written(other) + " if the " + mark +
+                      " stands before the fraction, or leave the " + mark + " out if it separates thousands";
+        else
+            remedy += ", without " + mark + "s between thousands";
+        return remedy + separator;
+    }
+
+    /// The remedy for a column that may hold words. An answer among the inputs would be learnt from itself, so .classes
+    /// comes before .words.
+    TRIREME_COLD std::string remedy_for_column(std::size_t column, detail::csv::number_use use) const {
+        if (use == detail::csv::number_use::numbers) return ", or read the column by csv_table::text()";
+        auto name = detail::in_quotes(content_.name(column));
+        name.front() = name.back() = '"';
+        auto const classes = name == "\"\"" ? ".classes, once it has a name," : ".classes = " + name;
+        if (use == detail::csv::number_use::target)
+            return ", or ask for this column as " + classes + " instead of .targets if it holds classes";
+        return ", name the columns that are inputs in .inputs, or ask for this one as " + classes +
+               " in place of other targets if it is the answer, and as .words = table.words({" + name +
+               "}), each of which becomes an input, only if it is not";
     }
 
     /// The columns with these names, which become `taken`.
@@ -336,30 +339,28 @@ private:
             if (list.empty())
                 throw usage_error("column " + detail::in_quotes(name) +
                                   " has an empty list of words: pass those that csv_table::words() gives");
-            of_name->words = &list;
+            of_name->words.emplace(list, "words of " + detail::in_quotes(name));
         }
         return all;
     }
 
-    std::vector<double> table_of(std::vector<detail::csv::input_column> const& columns, std::size_t width) const {
+    std::vector<double> table_of(std::vector<detail::csv::input_column> const& columns, std::size_t width,
+                                 detail::csv::number_use use) const {
         std::vector<double> all(rows() * width);
         std::size_t at = 0;
-        for (auto const& each : columns) {
-            if (each.words == nullptr) {
-                for (std::size_t r = 0; r < rows(); ++r) all[r * width + at] = number(r, each.column);
-            } else {
-                detail::csv::name_finder const known(*each.words,
-                                                     "words of " + detail::in_quotes(content_.name(each.column)));
-                for (std::size_t r = 0; r < rows(); ++r)
-                    all[r * width + at + number_among(known, *each.words, r, each.column)] = 1;
+        for (std::size_t r = 0; r < rows(); ++r)
+            for (auto const& each : columns) {
+                if (each.words)
+                    all[at + number_among(*each.words, r, each.column)] = 1;
+                else
+                    all[at] = number(r, each.column, use);
+                at += each.size();
             }
-            at += each.size();
-        }
         return all;
     }
 
-    std::size_t number_among(detail::csv::name_finder const& known, std::vector<std::string> const& words,
-                             std::size_t row, std::size_t column) const {
+    std::size_t number_among(detail::csv::name_finder const& known, std::size_t row, std::size_t column) const {
+        auto const& words = known.names();
         auto const text = word(row, column);
         auto const number = known.number_of(text);
         if (number < 0)
@@ -381,13 +382,13 @@ private:
         return text;
     }
 
-    /// The different texts of a column, sorted: by their values if all are whole numbers.
-    std::vector<std::string> different(std::size_t column,
-                                       std::string_view (csv_table::*read)(std::size_t, std::size_t) const) const {
+    /// The different texts that `text_of(row)` gives, sorted: by their values if all are whole numbers.
+    template<class TextOf>
+    std::vector<std::string> different(TextOf const& text_of) const {
         std::vector<std::string> names;
         std::vector<std::int64_t> values;
         for (std::size_t r = 0; r < rows(); ++r) {
-            auto const value = detail::csv::whole_number((this->*read)(r, column));
+            auto const value = detail::csv::whole_number(text_of(r));
             if (!value) break;
             values.push_back(*value);
         }
@@ -397,7 +398,7 @@ private:
             for (auto const value : values) names.push_back(std::to_string(value));
         } else {
             std::vector<std::string_view> texts;
-            for (std::size_t r = 0; r < rows(); ++r) texts.push_back((this->*read)(r, column));
+            for (std::size_t r = 0; r < rows(); ++r) texts.push_back(text_of(r));
             std::ranges::sort(texts);
             names.assign(texts.begin(), std::unique(texts.begin(), texts.end())); // clang 14 knows no ranges::unique
         }
@@ -422,7 +423,7 @@ private:
             return numbered(column, wanted.class_count);
         }
         if (!wanted.class_names.empty()) return named(column, wanted.class_names);
-        return named(column, different(column, &csv_table::class_text));
+        return named(column, different([&](auto r) { return class_text(r, column); }));
     }
 
     class_labels numbered(std::size_t column, std::size_t count) const {

@@ -8,13 +8,16 @@
 #include <trireme/core/regular_file.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -27,6 +30,7 @@ namespace trireme::detail::csv {
 // Source: RFC 4180, which knows neither blanks around fields nor empty lines.
 
 inline constexpr std::uint64_t most_bytes = 0xFFFFFFFE; // places in the text take 32 bits
+inline constexpr std::string_view usual_separators = ",;|\t";
 
 constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
@@ -34,6 +38,38 @@ inline std::string_view without_blanks(std::string_view text) noexcept {
     while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
     while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
     return text;
+}
+
+inline std::optional<std::int64_t> whole_number(std::string_view text) noexcept {
+    text = without_blanks(text);
+    std::int64_t value = 0;
+    auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+/// A text that is not empty becomes a finite number; std::errc{} if it is one.
+inline std::errc read_number(std::string_view text, char decimal, double& value) {
+    std::string with_point;
+    if (decimal != '.') {
+        if (text.find('.') != std::string_view::npos) return std::errc::invalid_argument;
+        with_point = text;
+        std::ranges::replace(with_point, decimal, '.');
+        text = with_point;
+    }
+    // from_chars takes no +, but names of numbers.
+    auto const* begin = text.data();
+    auto const* const end = begin + text.size();
+    if (*begin == '+') ++begin;
+    auto const* const digit = begin != end && *begin == '-' && text.front() != '+' ? begin + 1 : begin;
+    if (digit == end || (*digit != '.' && (*digit < '0' || *digit > '9'))) return std::errc::invalid_argument;
+    auto const [stop, error] = std::from_chars(begin, end, value);
+    return stop == end ? error : std::errc::invalid_argument;
+}
+
+/// A separator as C++ writes it.
+inline std::string written(char separator) {
+    return separator == '\t' ? "'\\t'" : in_quotes(std::string_view(&separator, 1));
 }
 
 /// The place at which a line of fields begins.
@@ -50,6 +86,7 @@ struct content {
     std::vector<place> lines = {};
     std::size_t columns = 0; // fields of each line
     bool header = true;
+    char separator = ',';
 
     std::string_view field(std::size_t i) const noexcept {
         return std::string_view(text).substr(starts[i], starts[i + 1] - starts[i]);
@@ -57,6 +94,22 @@ struct content {
 
     std::string name(std::size_t column) const {
         return header ? std::string(field(column)) : std::to_string(column + 1);
+    }
+
+    /// The first usual separator in the first line other than the given one, if that line is a single field; else \0.
+    char other_separator() const {
+        if (columns == 1)
+            for (char const c : field(0))
+                if (c != separator && usual_separators.find(c) != std::string_view::npos) return c;
+        return '\0';
+    }
+
+    /// The remedy for a first line that another separator would split; empty if none would.
+    TRIREME_COLD std::string remedy_for_separator() const {
+        auto const other = other_separator();
+        if (other == '\0') return {};
+        return ", or pass csv_options::separator = " + written(other) + ", which stands in line " +
+               std::to_string(lines[0].line);
     }
 
     [[noreturn]] TRIREME_COLD void fail(place where, std::size_t column, std::string const& what) const {
@@ -73,8 +126,8 @@ struct content {
 class parser {
 public:
     TRIREME_COLD parser(regular_file const& file, char separator, bool header) : separator_(separator) {
-        if (std::string_view(",;|\t").find(separator_) == std::string_view::npos)
-            throw usage_error("the separator of a csv file is " + in_quotes(std::string_view(&separator_, 1)) +
+        if (usual_separators.find(separator_) == std::string_view::npos)
+            throw usage_error("the separator of a csv file is " + written(separator_) +
                               ", and must be ',', ';', '|' or a tabulator: pass one of these");
         if (file.size() > most_bytes)
             file.fail(0, "the file has " + std::to_string(file.size()) +
@@ -84,6 +137,7 @@ public:
                              ": split it, or write it by numpy.save, for which there is map_npy");
         made_.path = file.path();
         made_.header = header;
+        made_.separator = separator;
         made_.text.resize(static_cast<std::size_t>(file.size()));
         file.read(0, std::as_writable_bytes(std::span(made_.text)));
     }
@@ -145,17 +199,19 @@ private:
                            std::to_string(fields) + ", and line " + std::to_string(made_.lines[0].line) + " has " +
                            std::to_string(made_.columns) +
                            ": give all lines as many fields, and put text with a separator in it in quotes" +
-                           remedy_for_separator());
+                           made_.remedy_for_separator() + remedy_for_comma());
         }
         made_.lines.push_back(begin);
     }
 
-    /// Words about another separator that the first line has, if it has none of those that were asked for.
-    std::string remedy_for_separator() const {
-        auto const at = made_.columns == 1 ? made_.field(0).find_first_of(",;|\t") : std::string_view::npos;
-        if (at == std::string_view::npos) return {};
-        return ", or pass csv_options::separator = " + in_quotes(made_.field(0).substr(at, 1)) +
-               ", which stands in line " + std::to_string(made_.lines[0].line);
+    /// The remedy for a comma before a fraction that splits a line, where the first line has no comma: the text behind
+    /// the last comma begins with a digit.
+    TRIREME_COLD std::string remedy_for_comma() const {
+        auto const last = std::string_view(made_.text).substr(made_.starts.back(), kept_ - made_.starts.back());
+        if (made_.columns != 1 || separator_ != ',' || last.empty() || last[0] < '0' || last[0] > '9') return {};
+        auto const other = made_.other_separator();
+        return "; if a comma stands before fractions, pass csv_options::decimal = ',' and csv_options::separator = " +
+               written(other == '\0' ? ';' : other);
     }
 
     void read_field() {

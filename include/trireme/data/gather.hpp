@@ -46,10 +46,10 @@ template<std::size_t Rows>
 template<class T, class Stored>
 TRIREME_NOINLINE void scatter_standardised(sample_rows const& rows, std::size_t sample, range some, Stored* to,
                                            std::size_t step) noexcept {
-    standardised_numbers numbers(rows, sample);
     auto const after = static_cast<T>(rows.standard->after);
-    for (std::size_t i = 0; i < some.size(); ++i)
-        to[i * step] = static_cast<Stored>(static_cast<T>(numbers[some.begin + i]) * after);
+    standardised_rows_reader(rows).read(rows.of(sample), some, [=](std::size_t i, float number) {
+        to[i * step] = static_cast<Stored>(static_cast<T>(number) * after);
+    });
 }
 
 /// to[i * step] = scale * number some.begin + i of a sample.

@@ -86,26 +86,27 @@ struct number_standard {
     double const* factors = nullptr;
     std::size_t count = 0; ///< of means; each is that of as many numbers, side by side
     double after = 1;
+    std::uint64_t digest = 0; ///< digest of all of the above
 
     constexpr number_kind stored() const noexcept { return before != nullptr ? before->stored() : kind; }
 };
 
 } // namespace detail
 
-/// Inputs or targets of samples, a view: the numbers of sample i begin at of(i), side by side.
+/// Inputs or targets of samples, a view: the numbers of sample i begin at of(i), side by side. With `standard` these
+/// are numbers as a file stores them; gather_samples reads either kind.
 struct sample_rows {
     std::byte const* data = nullptr;    ///< the numbers; null: there are none here
     number_kind kind = number_kind::u8; ///< type of the numbers
     trireme::shape shape = {};          ///< the shape of one sample
-    std::size_t stride = 0;             ///< bytes from one sample's to the next one's; 0 with `places`
-    double scale = 1;                   ///< factor of each number: the product is computed with; NaN with `standard`
+    std::size_t stride = 0;             ///< bytes from one sample's to the next one's; with `places` from row to row
+    double scale = 1;                   ///< factor of each number: the product is computed with; 1 with `standard`
     std::size_t classes = 0;            ///< 0: values; else each number is a class in [0, classes)
     image_changes changes = {};         ///< changes of inputs of rank 3
     int ignored = no_label;     ///< a number that may stand for a class, of samples that losses are to leave out
     std::size_t beginnings = 1; ///< numbers that may be the first; each epoch of a training draws one of them
     bool mapped = false;        ///< true: the numbers lie in a mapped file; split and standardisation leave them there
-    std::uint32_t const* places = nullptr; ///< places of the samples among rows, each of `apart` bytes; null: in order
-    std::size_t apart = 0;                 ///< with `places`: bytes from one row to the next one
+    std::uint32_t const* places = nullptr;             ///< places of the samples among the rows; null: in order
     detail::number_standard const* standard = nullptr; ///< not null: gather_samples makes f32 of the numbers stored
 
     constexpr std::size_t size() const noexcept { return shape.size(); } ///< numbers of one sample
@@ -115,7 +116,7 @@ struct sample_rows {
                with_number_of(standard != nullptr ? standard->stored() : kind, [](auto n) { return sizeof n; });
     }
     std::byte const* of(std::size_t sample) const noexcept {
-        return data + (places == nullptr ? sample * stride : places[sample] * apart);
+        return data + (places == nullptr ? sample : places[sample]) * stride;
     }
     /// The rows of sample `first` and of those behind it.
     sample_rows behind(std::size_t first) const noexcept {
@@ -210,8 +211,7 @@ public:
         return holder_ != nullptr && holder_ == other.holder_ && size_ == other.size_ &&
                inputs_.data == other.inputs_.data && targets_.data == other.targets_.data &&
                inputs_.places == other.inputs_.places && targets_.places == other.targets_.places &&
-               inputs_.standard == other.inputs_.standard &&
-               (inputs_.scale == other.inputs_.scale || inputs_.standard != nullptr) &&
+               inputs_.standard == other.inputs_.standard && inputs_.scale == other.inputs_.scale &&
                inputs_.changes == other.inputs_.changes && targets_.ignored == other.targets_.ignored;
     }
 

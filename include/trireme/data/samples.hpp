@@ -7,6 +7,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/data/samples_in_memory.hpp>
+#include <trireme/data/standardised_numbers.hpp>
 
 #include <bit>
 #include <concepts>
@@ -30,8 +31,7 @@ struct kept_standard {
     number_standard standard;
 };
 
-/// Rows as the standard has them seen, whose copy of means and factors the holder that is returned keeps. The scale
-/// becomes a NaN whose bits are a digest of the standard: digests of samples contain a scale's bits.
+/// Makes `rows` rows as the standard has them. The result keeps copies of its means and factors, and `holder`.
 TRIREME_COLD inline std::shared_ptr<void const> standardised_rows(sample_rows& rows, number_standard const& standard,
                                                                   std::shared_ptr<void const> holder) {
     auto kept = std::make_shared<kept_standard>();
@@ -41,14 +41,13 @@ TRIREME_COLD inline std::shared_ptr<void const> standardised_rows(sample_rows& r
     kept->standard = standard;
     kept->standard.means = kept->means.data();
     kept->standard.factors = kept->factors.data();
-    auto const before = standard.before == nullptr ? standard.scale : rows.scale;
-    std::uint64_t const about[] = {static_cast<std::uint64_t>(standard.stored()), standard.count,
-                                   std::bit_cast<std::uint64_t>(before), std::bit_cast<std::uint64_t>(standard.after)};
-    auto digest = digest_of(std::as_bytes(std::span(about)));
-    digest = digest_of(std::as_bytes(std::span(kept->means)), digest);
-    digest = digest_of(std::as_bytes(std::span(kept->factors)), digest);
+    std::uint64_t const about[] = {
+        static_cast<std::uint64_t>(standard.stored()), standard.count, std::bit_cast<std::uint64_t>(standard.scale),
+        standard.before == nullptr ? 0 : standard.before->digest, std::bit_cast<std::uint64_t>(standard.after)};
+    auto const digest = digest_of(std::as_bytes(std::span(kept->means)), digest_of(std::as_bytes(std::span(about))));
+    kept->standard.digest = digest_of(std::as_bytes(std::span(kept->factors)), digest);
     rows.kind = number_kind::f32;
-    rows.scale = std::bit_cast<double>(std::uint64_t{0x7FF8} << 48 | digest >> 13);
+    rows.scale = 1;
     rows.beginnings = 1;
     rows.standard = &kept->standard;
     return kept;
@@ -196,15 +195,24 @@ template<class From>
 TRIREME_COLD std::vector<std::byte> packed_rows(sample_rows& rows, std::size_t count, From const& from) {
     std::vector<std::byte> bytes;
     if (rows.data == nullptr) return bytes;
-    auto const each = rows.bytes();
+    auto const size = rows.size(), each = rows.standard == nullptr ? rows.bytes() : size * sizeof(float);
     bytes.resize(count * each);
-    for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * each, from(i), each);
+    if (rows.standard == nullptr) {
+        for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * each, from(i), each);
+    } else {
+        standardised_rows_reader const numbers(rows);
+        for (std::size_t i = 0; i < count; ++i) {
+            auto* const to = reinterpret_cast<float*>(bytes.data() + i * each);
+            numbers.read(from(i), {0, size}, [to](std::size_t k, float number) { to[k] = number; });
+        }
+        rows.scale = rows.standard->after;
+        rows.standard = nullptr;
+    }
     rows.data = bytes.data();
     rows.stride = each;
     rows.beginnings = 1;
     rows.mapped = false;
     rows.places = nullptr;
-    rows.apart = 0;
     return bytes;
 }
 
@@ -227,10 +235,8 @@ owned_samples copy_of(Source const& source, std::span<std::uint32_t const> which
     sample_rows inputs = source.inputs(), targets = source.targets();
     struct storage {
         std::vector<std::byte> inputs, targets;
-        std::shared_ptr<void const> standard;
     };
     auto numbers = std::make_shared<storage>();
-    if (inputs.standard != nullptr) numbers->standard = sample_set(source).holder();
     numbers->inputs = detail::packed_rows(inputs, which.size(), [&](std::size_t i) { return inputs.of(which[i]); });
     numbers->targets = detail::packed_rows(targets, which.size(), [&](std::size_t i) { return targets.of(which[i]); });
     return {std::move(numbers), which.size(), inputs, targets, detail::class_names_of(source)};

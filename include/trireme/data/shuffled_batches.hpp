@@ -52,7 +52,6 @@ public:
             from[i] = {of_epoch_.inputs().of(sample), of_epoch_.targets().of(sample)};
         }
         auto batch = std::make_shared<storage>();
-        if (samples_.inputs().standard != nullptr) batch->standard = samples_.holder();
         auto inputs = samples_.inputs(), targets = samples_.targets();
         batch->inputs = detail::packed_rows(inputs, size_, [&](std::size_t i) { return from[i].input; });
         batch->targets = detail::packed_rows(targets, size_, [&](std::size_t i) { return from[i].target; });
@@ -62,7 +61,6 @@ public:
 private:
     struct storage {
         std::vector<std::byte> inputs, targets;
-        std::shared_ptr<void const> standard;
     };
 
     void begin(std::uint32_t epoch) {

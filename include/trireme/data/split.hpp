@@ -59,8 +59,8 @@ TRIREME_COLD inline std::vector<std::uint32_t> split_order(std::size_t n, std::u
     return order;
 }
 
-/// Parts of a mapped source, which share one list of places. Windows of tokens stay where they are, as in a copy:
-/// shifted ones of one part would reach into the other.
+/// Parts of a mapped source, which share one list of places. Windows of tokens begin where they do in the source, in
+/// each epoch: shifted windows of one part would reach into the other part.
 TRIREME_COLD inline training_set<owned_samples> split_views(sample_set const& source, std::vector<std::string> names,
                                                             split_counts const& counts,
                                                             std::vector<std::uint32_t> const& order) {
@@ -79,9 +79,7 @@ TRIREME_COLD inline training_set<owned_samples> split_views(sample_set const& so
             for (auto& each : places)
                 if (rows.places != nullptr) each = rows.places[each];
         }
-        if (rows.places == nullptr) rows.apart = rows.stride;
         rows.places = places.data();
-        rows.stride = 0;
         rows.beginnings = 1;
     };
     place(inputs, kept->inputs);
@@ -94,10 +92,10 @@ TRIREME_COLD inline training_set<owned_samples> split_views(sample_set const& so
 
 /// A split divides samples, chosen by `seed`, into two parts, to train and to test with. The choice depends on the seed
 /// and on the number of samples alone: it is the same on every machine and for any number of devices. No sample is in
-/// both parts; where the counts leave samples over, these are in neither. Samples are copied; those of a mapped file
-/// (map_npy, file_windows) stay there, and a part is a view of them.
-/// Memory: that of the samples in both parts; 4 bytes for each sample of a mapped file.
-/// Errors: usage_error if a part has no sample, or both together have more than there are.
+/// both parts; where the counts leave samples over, these are in neither. Samples are copied; if inputs or targets lie
+/// in a mapped file (map_npy, file_windows), both stay where they are, and a part is a view of them. Memory: that of
+/// the samples in both parts; for each sample of a mapped file 4 bytes, twice that while it splits. Errors: usage_error
+/// if a part has no sample, or both together have more than there are.
 template<sample_source Source>
 training_set<owned_samples> split(Source const& source, split_counts const& counts, std::uint64_t seed) {
     detail::check_counts(source.size(), counts);

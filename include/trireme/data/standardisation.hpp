@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -92,9 +94,10 @@ public:
     standardised of() const noexcept { return of_; }
 
     /// The samples with the inputs (number - mean) * factor, as float. Targets, and changes of images, stay as they
-    /// are; the zeros that a crop brings in are means then. All is copied, but of a mapped file (map_npy): it is read
-    /// once, to check it, and its samples become a view, whose numbers are standardised whenever they are read, to the
-    /// same bits.
+    /// are; the zeros that a crop brings in are means then. All is copied; where the inputs lie in a mapped file
+    /// (map_npy), they are read once, to check them, and the samples become a view with the same bits.
+    /// Cost of a view: each number is computed in double whenever it is read, where a copy has floats; read_npy, or
+    /// copy_of, where the samples fit into memory.
     /// Errors: usage_error if the samples have another size or other channels, or a number is not finite.
     template<sample_source Source>
     owned_samples operator()(Source const& source) const {
@@ -134,8 +137,8 @@ private:
         };
         sample_rows const from = source.inputs();
         sample_rows targets = source.targets();
-        if (source.stays_mapped()) {
-            apply(from, source.size(), [](float) {});
+        if (source.holder() != nullptr && (from.data != nullptr ? from : targets).mapped) {
+            apply(from, source.size(), [](float) {}, order_of_file(from, source.size()));
             auto inputs = from;
             auto holder = source.holder();
             if (from.data != nullptr) holder = detail::standardised_rows(inputs, standard_of(from), holder);
@@ -151,13 +154,23 @@ private:
         return {std::move(numbers), source.size(), inputs, targets, std::move(names)};
     }
 
-    /// Calls f(sample, place of its mean, number) for all numbers, sample by sample; `by` changes them before.
+    /// The samples in the order in which they lie; empty if that is their own.
+    TRIREME_COLD static std::vector<std::uint32_t> order_of_file(sample_rows const& rows, std::size_t samples) {
+        std::vector<std::uint32_t> order(rows.places == nullptr ? 0 : samples);
+        std::iota(order.begin(), order.end(), std::uint32_t{0});
+        std::ranges::sort(order, {}, [&](std::uint32_t sample) { return rows.places[sample]; });
+        return order;
+    }
+
+    /// Calls f(sample, place of its mean, number) for all numbers, sample by sample, in an order unless it is empty;
+    /// `by` changes numbers before.
     template<class F>
     void each_number(sample_rows const& rows, std::size_t samples, F const& f,
-                     detail::number_standard const* by = nullptr) const {
+                     detail::number_standard const* by = nullptr, std::span<std::uint32_t const> order = {}) const {
         std::vector<double> numbers(rows.size());
         auto const sharing = numbers.size() / means_.size();
-        for (std::size_t i = 0; i < samples; ++i) {
+        for (std::size_t n = 0; n < samples; ++n) {
+            auto const i = order.empty() ? n : order[n];
             detail::read_from_sample(rows, rows.of(i), {0, numbers.size()}, numbers.data());
             if (by != nullptr) detail::apply_standard(*by, numbers.size(), {0, numbers.size()}, numbers.data());
             for (std::size_t c = 0, k = 0; c < means_.size(); ++c)
@@ -212,7 +225,8 @@ private:
 
     /// Function `to` gets all numbers of all samples, standardised.
     template<class To>
-    void apply(sample_rows const& rows, std::size_t samples, To const& to) const {
+    void apply(sample_rows const& rows, std::size_t samples, To const& to,
+               std::span<std::uint32_t const> order = {}) const {
         if (rows.data == nullptr) return;
         check_fits(rows);
         auto const by = standard_of(rows);
@@ -223,7 +237,7 @@ private:
                     fail(i, c, " is not finite, or too large for float when it is standardised: correct it");
                 to(static_cast<float>(y));
             },
-            &by);
+            &by, order);
     }
 
     TRIREME_COLD void check_fits(sample_rows const& rows) const {

@@ -43,36 +43,61 @@ TRIREME_NOINLINE inline void read_from_sample(sample_rows const& rows, std::byte
     });
 }
 
-/// The numbers of a sample of standardised rows, before `after`; read a block at a time, so that no sample is too
+/// A reader of standardised rows has their numbers before the factor `after`, some at a time, so that no sample is too
 /// large.
-class standardised_numbers {
+class standardised_rows_reader {
 public:
-    standardised_numbers(sample_rows const& rows, std::size_t sample) noexcept
-        : rows_(rows), by_(*rows.standard), sample_(rows.of(sample)) {
+    static constexpr std::size_t block = 256;
+
+    explicit standardised_rows_reader(sample_rows const& rows) noexcept : rows_(rows), by_(*rows.standard) {
         by_.after = 1;
         rows_.standard = &by_;
     }
-    standardised_numbers(standardised_numbers const&) = delete;
-    standardised_numbers& operator=(standardised_numbers const&) = delete;
+    standardised_rows_reader(standardised_rows_reader const&) = delete;
+    standardised_rows_reader& operator=(standardised_rows_reader const&) = delete;
 
-    float operator[](std::size_t number) noexcept {
-        if (number - begin_ >= block) fill(number);
-        return static_cast<float>(numbers_[number - begin_]);
+    /// f(i, number some.begin + i) for the numbers `some` of the sample that begins at `sample`.
+    template<class F>
+    void read(std::byte const* sample, range some, F const& f) const noexcept {
+        double numbers[block];
+        for (auto at = some.begin; at < some.end; at += block) {
+            range const next{at, std::min(at + block, some.end)};
+            read_from_sample(rows_, sample, next, numbers);
+            for (std::size_t i = 0; i < next.size(); ++i)
+                f(next.begin - some.begin + i, static_cast<float>(numbers[i]));
+        }
     }
 
 private:
-    static constexpr std::size_t block = 256;
+    sample_rows rows_;
+    number_standard by_;
+};
+
+/// The numbers of a sample of standardised rows by their index, a block at a time.
+class standardised_numbers {
+public:
+    standardised_numbers(sample_rows const& rows, std::size_t sample) noexcept
+        : rows_(rows), sample_(rows.of(sample)), size_(rows.size()) {}
+
+    float operator[](std::size_t number) noexcept {
+        if (number - begin_ >= block) fill(number);
+        return numbers_[number - begin_];
+    }
+
+private:
+    static constexpr std::size_t block = standardised_rows_reader::block;
 
     TRIREME_NOINLINE void fill(std::size_t number) noexcept {
         begin_ = number / block * block;
-        read_from_sample(rows_, sample_, {begin_, std::min(begin_ + block, rows_.size())}, numbers_);
+        rows_.read(sample_, {begin_, std::min(begin_ + block, size_)},
+                   [this](std::size_t i, float each) { numbers_[i] = each; });
     }
 
-    sample_rows rows_;
-    number_standard by_;
+    standardised_rows_reader rows_;
     std::byte const* sample_;
+    std::size_t size_;
     std::size_t begin_ = static_cast<std::size_t>(-1) - block; ///< no number lies in such a block
-    double numbers_[block];
+    float numbers_[block];
 };
 
 } // namespace trireme::detail::inline TRIREME_ISA

@@ -46,7 +46,7 @@ struct is_dropout<dropout<Share>> : std::true_type {};
 template<class Heads, class... Options>
 struct attention {
     static constexpr std::size_t count = []<std::size_t N>(heads<N>) { return N; }(Heads{});
-    static constexpr bool takes_together = true; ///< kernels take some samples of few tokens at once
+    using takes_together = attention; ///< kernels take some samples of few tokens at once
     static constexpr bool is_causal = (std::is_same_v<Options, causal> || ...);
     static constexpr bool drops = (detail::is_dropout<Options>::value || ...);
     using dropped = detail::first_or<detail::is_dropout, dropout<percent<0>>, Options...>;

@@ -143,9 +143,9 @@ gradient_report check_network_gradients(std::uint64_t seed) {
     static constexpr typename net::rule checked{};
     (void)checked;
     constexpr auto in = net::input_extents::size, out = net::output_extents::size;
-    constexpr auto lanes = pass_type::lanes, samples = lanes + 1;
+    constexpr auto lanes = pass_type::lanes, most = pass_type::most, samples = most + 1;
 
-    std::vector<T> x(2 * lanes * in), dy(2 * lanes * out, 0), y(2 * lanes * out), p(net::parameters);
+    std::vector<T> x(2 * most * in), dy(2 * most * out, 0), p(net::parameters);
     random_stream const random(seed, random_purpose::user);
     std::uint64_t drawn = 0;
     for (auto& value : x) value = 2 * random.uniform(drawn++) - 1;
@@ -166,15 +166,14 @@ gradient_report check_network_gradients(std::uint64_t seed) {
     pass_type const pass(places, arena.data(), numbers, {seed, 1, 0, 0, samples, samples, samples});
     auto const loss = [&] {
         std::ranges::fill(terms, 0.0);
-        pass.forward([&](std::size_t g) { std::copy_n(x.data() + g * lanes * in, lanes * in, pass.input(g)); });
+        pass.forward([&](std::size_t g) { std::copy_n(x.data() + g * most * in, most * in, pass.input(g)); });
         T sum = std::accumulate(std::begin(terms), std::end(terms), 0.0);
         for (std::size_t g = 0; g < 2; ++g)
-            for (std::size_t i = 0; i < lanes * out; ++i) sum += dy[g * lanes * out + i] * pass.output(g)[i];
+            for (std::size_t i = 0; i < most * out; ++i) sum += dy[g * most * out + i] * pass.output(g)[i];
         return sum;
     };
     loss();
-    pass.backward(
-        [&](std::size_t g) { std::copy_n(dy.data() + g * lanes * out, lanes * out, pass.output_gradient(g)); });
+    pass.backward([&](std::size_t g) { std::copy_n(dy.data() + g * most * out, most * out, pass.output_gradient(g)); });
     for (std::size_t r = 0; r < net::depth; ++r)
         if (auto const& row = net::row(r); row.is_tied())
             for (std::size_t i = 0; i < row.description.parameter_elements(); ++i)

@@ -276,9 +276,12 @@ class host_pass {
 
 public:
     static constexpr std::size_t lanes = Lanes;
-    /// Samples that lie one behind the other in a granule of one lane, and those of any granule.
-    static constexpr std::size_t together = detail::most_together<Network, Kernels, kernels, Lanes>();
-    static constexpr std::size_t most = Lanes * together;
+    /// Samples that lie one behind the other in a granule of one lane.
+    static constexpr std::size_t together = [] {
+        if constexpr (Lanes == 1 && detail::takes_several<kernels>) return detail::samples_together<Network>;
+        return std::size_t{1};
+    }();
+    static constexpr std::size_t most = Lanes * together; ///< samples of a granule
     static constexpr bool at_once = takes_all_samples<Kernels>;
     static constexpr bool moves_all_places = false; ///< from stage to stage, however few samples a micro-batch has
     static constexpr bool trains = detail::trains_with<Loss>;

@@ -16,7 +16,7 @@ namespace trireme {
 /// Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
 struct layer_norm {
     static constexpr double epsilon = 1e-5;
-    static constexpr bool takes_together = true; ///< kernels take some samples of few tokens at once
+    using takes_together = layer_norm; ///< kernels take some samples of few tokens at once
 
     static constexpr layer_description describe(shape in) noexcept {
         if (in.rank != 2) return refused(in);

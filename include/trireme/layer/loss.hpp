@@ -100,6 +100,8 @@ namespace detail {
 template<class Network, class Loss>
 inline constexpr bool goes_sample_by_sample =
     Network::sample_by_sample || Loss::describe(Network::output_extents::shape).sample_by_sample;
+template<class Network>
+inline constexpr bool goes_sample_by_sample<Network, void> = Network::sample_by_sample;
 
 /// True for losses that weigh samples by their targets.
 template<class Loss, class Out, class T>

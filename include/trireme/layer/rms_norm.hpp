@@ -15,8 +15,6 @@ namespace detail {
 
 template<bool Weighted>
 struct root_mean_square {
-    static constexpr bool takes_together = true; ///< kernels take some samples of few tokens at once
-
     static constexpr layer_description describe(shape in) noexcept {
         if (in.rank != 2) return refused(in);
         layer_description d;
@@ -62,9 +60,13 @@ private:
 /// values; epsilon is that of the type, 1.2e-7 of f32. Input and output (Tokens, Width). Parameter: weight (Width),
 /// beginning at 1. PyTorch's nn.RMSNorm(Width).
 /// Source: Zhang, Sennrich, "Root mean square layer normalization", 2019.
-struct rms_norm : detail::root_mean_square<true> {};
+struct rms_norm : detail::root_mean_square<true> {
+    using takes_together = rms_norm; ///< kernels take some samples of few tokens at once
+};
 
 /// An rms_norm that multiplies by nothing: no parameters, nn.RMSNorm(Width, elementwise_affine=False).
-struct rms_norm_without_weight : detail::root_mean_square<false> {};
+struct rms_norm_without_weight : detail::root_mean_square<false> {
+    using takes_together = rms_norm_without_weight; ///< kernels take some samples of few tokens at once
+};
 
 } // namespace trireme

@@ -199,8 +199,7 @@ measured_rows<Network> measure_rows(std::size_t samples = 32, int rounds = 5) {
         (void)refused;
         return {};
     } else {
-        constexpr auto together = samples_together(detail::tokens_of_samples<Network>);
-        detail::timed_network<Network, kernels_for<Kernels, Network::sample_by_sample, together>, T> timed(samples);
+        detail::timed_network<Network, kernels_of<Network, Kernels>, T> timed(samples);
         measured_rows<Network> warm_up, best;
         timed.run(warm_up);
         for (int round = 0; round < rounds; ++round) {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <exception>
 #include <iosfwd>
 #include <iterator>
@@ -20,7 +21,7 @@ namespace trireme {
 
 namespace detail {
 
-/// A part of a device's memory, with its name, and the remedy where it is the largest one.
+/// Purpose of a device's memory: name, bytes, and the remedy if no other purpose takes more.
 struct memory_part {
     char const* name;
     bytes_t owned_bytes::* bytes;
@@ -38,10 +39,12 @@ inline constexpr memory_part memory_parts[] = {
     {"staging", &owned_bytes::staging, "use a smaller batch"},
     {"workspace", &owned_bytes::workspace, "use kernels without a workspace"}};
 
-/// Throws usage_error if the exception at hand, of a trainer's constructor, is a want of memory on the host; else
-/// returns. `map`: the memory of a rank.
+/// Function for a handler around the constructor of a trainer or model on the host: if the exception being handled is
+/// a std::bad_alloc, or a device_error with that cause, it throws a usage_error with the bytes of the plan; else it
+/// returns. `map`: the memory of a rank. `kind`: trainer or model.
 TRIREME_COLD inline void explain_bad_alloc(parallel_layout const& l, std::size_t batch,
-                                           memory_map (*map)(parallel_layout const&, std::size_t, int)) {
+                                           memory_map (*map)(parallel_layout const&, std::size_t, int),
+                                           char const* kind) {
     int device = -1;
     try {
         try {
@@ -55,7 +58,9 @@ TRIREME_COLD inline void explain_bad_alloc(parallel_layout const& l, std::size_t
         for (int rank = 0; rank < l.devices(); ++rank) all += map(l, batch, rank).owned().total();
         auto const own = map(l, batch, std::max(device, 0)).owned();
         auto text = device < 0 ? "the host" : "device " + std::to_string(device);
-        text += " has no memory for this trainer: the plan asks for ";
+        text += " has no memory for this ";
+        text += kind;
+        text += ": the plan asks for ";
         text += with_commas(own.total());
         text += " bytes on device ";
         text += std::to_string(std::max(device, 0));
@@ -87,8 +92,8 @@ TRIREME_COLD inline void explain_bad_alloc(parallel_layout const& l, std::size_t
 
 } // namespace detail
 
-/// A table of a plan: its batch and devices, numbers, bytes of the device that needs most, by what they are for, bytes
-/// between devices, and FLOPs.
+/// A table of a plan: its batch and devices, the stages and the bubble of a pipeline, numbers, bytes of the device that
+/// needs most, by what they are for, bytes between devices, and FLOPs.
 TRIREME_COLD inline std::string to_string(training_plan const& p) {
     std::string text;
     auto const line = [&](std::string name, std::string const& value) {
@@ -96,10 +101,16 @@ TRIREME_COLD inline std::string to_string(training_plan const& p) {
         text += name + value + '\n';
     };
     auto const devices = std::to_string(p.devices()) + (p.devices() == 1 ? " device" : " devices");
-    line("batch", with_commas(p.batch.samples) + " samples on " + devices);
+    line("batch", with_commas(p.batch.samples) + (p.batch.samples == 1 ? " sample on " : " samples on ") + devices);
+    auto const own = p.memory();
+    if (p.layout.stages > 1) line("stages", std::to_string(p.layout.stage_count()));
+    if (p.layout.stages > 1 && own.gradients != 0) { // a model has no backward pass
+        char bubble[32];
+        std::snprintf(bubble, sizeof bubble, "%.1f%% of a step", 100 * p.bubble());
+        line("bubble", bubble);
+    }
     line("parameters", with_commas(p.parameters));
     line("running statistics", with_commas(p.buffers));
-    auto const own = p.memory();
     line("memory", with_commas(own.total()) + " bytes per device");
     for (auto const& part : detail::memory_parts)
         if (own.*part.bytes != 0) line(std::string("  ") + part.name, with_commas(own.*part.bytes));

@@ -139,10 +139,24 @@ std::string digest_of_checkpoint(checkpoint_manifest const& m, training_snapshot
     return digest_text(digest);
 }
 
+/// Throws data_error for weights that are not finite, which load_checkpoint would refuse.
+template<class T>
+TRIREME_COLD void check_finite(training_snapshot<T> const& s, saved_tensors const& saved, std::string const& folder) {
+    for (auto const& tensor : saved.of_network) {
+        auto const values =
+            std::span<T const>(tensor.is_buffer ? s.buffers : s.parameters).subspan(tensor.first, tensor.shape.size());
+        if (auto const first = first_not_finite(values); first != values.size())
+            throw data_error(folder, not_finite_text(tensor.name, file_shape(tensor.shape), values, first) +
+                                         "the training has diverged, and no checkpoint of it is saved; go on from an "
+                                         "earlier checkpoint with a lower learning_rate, or add clip_norm");
+    }
+}
+
 /// Writes a checkpoint beside the one that is there, and then puts it in its place.
 template<class T>
 TRIREME_COLD void write_checkpoint(training_snapshot<T> const& s, saved_tensors const& saved, std::string const& folder,
                                    checkpoint_notes const& notes) {
+    check_finite(s, saved, folder);
     checkpoint_folder const here(folder);
     auto const slot_of_old = slot_in(folder);
     constexpr auto dtype = file_dtype<T>;
@@ -194,7 +208,7 @@ TRIREME_COLD checkpoint_manifest read_snapshot(training_snapshot<T>& s, saved_te
     other("optimizer", m.optimizer, saved.optimizer);
     other("dtype", m.dtype, safetensors::kind_of(file_dtype<T>).name);
     read_weights(safetensors_file(weights_path(folder, m.slot)), saved.of_network, std::span(s.parameters),
-                 std::span(s.buffers));
+                 std::span(s.buffers), "load an earlier checkpoint");
     if (!saved.arrays.empty()) {
         safetensors_file const file(optimizer_path(folder, m.slot));
         saved.for_each_of_optimizer([&](std::string const& name, named_tensor const& tensor, std::size_t k) {
@@ -229,8 +243,9 @@ inline void prepare_checkpoint(std::string const& folder) {
 /// rank 0 writes. Call it between steps, or between epochs of `fit`.
 ///
 /// `notes`: words of the program, which read_checkpoint gives back.
-/// Errors: data_error if it cannot be written, or another process is saving there; over processes of the host the other
-/// ranks throw a device_error. Nothing has changed then, and the training may go on.
+/// Errors: data_error if it cannot be written, another process is saving there, or a parameter or running statistic is
+/// not finite; over processes of the host the other ranks throw a device_error. Nothing has changed then, and the
+/// training may go on.
 /// Cost: trainer::snapshot, and as many bytes on the disk, twice while a new one is written.
 template<class Trainer>
 void save_checkpoint(Trainer const& t, std::string const& folder, checkpoint_notes const& notes = {}) {

@@ -66,10 +66,14 @@ public:
         return std::ranges::any_of(stages_, [](auto const* s) { return s->last; });
     }
 
-    /// The task at hand, or the last one, and its step in words, for messages: other threads may ask for it.
-    std::string last_task() const {
-        auto const step = step_of_task_.load(std::memory_order_relaxed);
-        return words_for_task(step == 0 ? programs_.evaluation() : programs_.step(), step);
+    /// The task at hand and its step in words, or the step that is complete, for messages: other threads may ask for
+    /// it.
+    TRIREME_COLD std::string last_task() const {
+        auto const at = doing_.get();
+        if (!at.begun) return "no task yet";
+        auto const& program = at.step == 0 ? programs_.evaluation() : programs_.step();
+        if (at.task < program.list(role()).size()) return words_for_task(program, at);
+        return "no task since " + (at.step == 0 ? "an evaluation" : "training step " + std::to_string(at.step));
     }
 
     /// Steps begun, those before the training went on included.
@@ -202,8 +206,7 @@ protected:
     /// Adds numbers that layers keep over all devices, in an exchange of the network inside the task at hand.
     void add_over_devices(std::span<T> numbers, std::size_t exchange) {
         if (layout_.replicas == 1) return;
-        auto const done =
-            traced(program().list(role())[doing_.load(std::memory_order_relaxed)], steps_, static_cast<int>(exchange));
+        auto const done = traced(program().list(role())[doing_.get().task], steps_, static_cast<int>(exchange));
         auto const start = clock::now();
         run_schedule<T>(comm_, collective::all_reduce, proved_schedule<direct, collective::all_reduce>(comm_.size()),
                         numbers);
@@ -224,35 +227,59 @@ protected:
     step_times times_;
 
 private:
+    /// The task that a device has come to, which is the size of its list when all are complete; `step`: 0 in an
+    /// evaluation. Step and task are one number, so that no thread reads one of them with the other of another moment.
+    class task_at_hand {
+    public:
+        struct value {
+            bool begun;
+            std::uint64_t step;
+            std::size_t task;
+        };
+        void set(std::uint64_t step, std::size_t task) noexcept {
+            packed_.store(step << task_bits | task, std::memory_order_relaxed);
+        }
+        value get() const noexcept {
+            auto const packed = packed_.load(std::memory_order_relaxed);
+            return {packed != none, packed >> task_bits, packed & ((std::uint64_t{1} << task_bits) - 1)};
+        }
+
+    private:
+        static constexpr int task_bits = 24;
+        static constexpr auto none = ~std::uint64_t{0};
+        std::atomic<std::uint64_t> packed_{none};
+    };
+
     /// Does tasks of its list, f(t). `step`: 0 in an evaluation.
     template<class F>
     void for_tasks(step_program const& p, range tasks, std::uint64_t step, F const& f) {
         auto const list = p.list(role());
-        step_of_task_.store(step, std::memory_order_relaxed);
         for (auto i = tasks.begin; i < tasks.end; ++i) {
-            comm_.check_stopped(); // a device that was late stays at the task that it had come to
-            doing_.store(i, std::memory_order_relaxed);
-            in_task(p, step, [&] {
+            // a device that was late stays at the task that it had come to
+            comm_.check_stopped();
+            doing_.set(step, i);
+            in_task(p, [&] {
                 if (step != 0) Faults::at(fault_point::task, comm_.rank(), step);
                 auto const done = traced(list[i], step);
                 f(list[i]);
             });
         }
+        if (tasks.end == list.size()) doing_.set(step, list.size());
     }
     /// "backward of micro-batch 1 in stage 0, training step 2".
-    std::string words_for_task(step_program const& p, std::uint64_t step) const {
-        return detail::words_for(p, role(), doing_.load(std::memory_order_relaxed)) +
-               (step == 0 ? ", evaluation" : ", training step " + std::to_string(step));
+    TRIREME_COLD std::string words_for_task(step_program const& p, typename task_at_hand::value const& at) const {
+        return detail::words_for(p, role(), at.task) +
+               (at.step == 0 ? ", evaluation" : ", training step " + std::to_string(at.step));
     }
     /// A part of the task at hand, f(). An error that names no rank gets the rank, the task and the step.
     template<class F>
-    void in_task(step_program const& p, std::uint64_t step, F const& f) const {
+    void in_task(step_program const& p, F const& f) const {
         try {
             f();
         } catch (group_stopped const&) {
             throw;
         } catch (...) {
-            throw_of_rank(comm_.rank(), std::current_exception(), " (" + words_for_task(p, step) + ')');
+            throw_of_rank(comm_.rank(), std::current_exception(), " (" + words_for_task(p, doing_.get()) + ')');
         }
     }
 
@@ -360,15 +387,14 @@ private:
 
     void time_update(stage_type const& s, range slice) {
         auto const start = clock::now();
-        in_task(program(), steps_, [&] { // a collective that it is a part of tells the others of its error
+        in_task(program(), [&] { // a collective that it is a part of tells the others of its error
             Faults::at(fault_point::update, comm_.rank(), steps_);
             update(s, slice);
         });
         updating_ += seconds(start, clock::now());
     }
 
-    std::atomic<std::size_t> doing_{0};          ///< the task at hand, in its list
-    std::atomic<std::uint64_t> step_of_task_{0}; ///< and its step
+    task_at_hand doing_;
     detail::task_clock clock_;
     traffic evaluated_;
 };

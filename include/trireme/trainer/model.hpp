@@ -130,7 +130,8 @@ private:
     };
 
 public:
-    /// Throws usage_error if the options break a rule.
+    /// Throws usage_error if the options break a rule, and, on the host, with the bytes of its plan if there is no
+    /// memory for them.
     explicit model(options const& o = {}, run_options const& r = {}) : devices_(o, r) {}
 
     /// Memory per device, bytes on the wire and operations of predictions. A constant expression.

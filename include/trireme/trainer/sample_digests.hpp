@@ -47,7 +47,9 @@ private:
                                              static_cast<std::uint64_t>(rows.shape.rank)};
         for (int d = 0; d < rows.shape.rank; ++d) about[6 + d] = rows.shape.extent[d];
         auto digest = digest_of(std::as_bytes(std::span(about)));
-        if (rows.stride == rows.bytes()) return digest_of({rows.data, samples * rows.stride}, digest);
+        if (rows.standard != nullptr) digest = digest_of(std::as_bytes(std::span(&rows.standard->digest, 1)), digest);
+        if (rows.places == nullptr && rows.stride == rows.bytes())
+            return digest_of({rows.data, samples * rows.stride}, digest);
         for (std::size_t i = 0; i < samples; ++i) digest = digest_of({rows.of(i), rows.bytes()}, digest);
         return digest;
     }

@@ -138,7 +138,7 @@ protected:
     std::span<step_task const> tail_of(rank_type const& r) const noexcept {
         return list_of(r).subspan(program(r.number - here().first).tail[layout.role_of(r.number)]);
     }
-    /// The place of the times of a task in a list, or of an exchange inside it: behind the list each task has places
+    /// The index of the times of a task in a list, or of an exchange inside it: behind the list each task has indices
     /// for all exchanges of the network.
     std::size_t time_of(rank_type const& r, step_task const& t, bool evaluates, int exchange) const noexcept {
         auto const list = list_of(r, evaluates);

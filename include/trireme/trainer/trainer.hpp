@@ -63,11 +63,9 @@ public:
     using run_options = trireme::run_options<option_fields<policies>>;
 
 private:
-    using model_type = composition<
-        network_type, loss_type, optimizer_type,
-        kernels_for<typename policies::kernel_policy, detail::goes_sample_by_sample<network_type, loss_type>,
-                    samples_together(detail::tokens_of_samples<network_type>)>,
-        value_type, policies::has_stages, policies::clips, policies::compresses>;
+    using model_type = composition<network_type, loss_type, optimizer_type,
+                                   kernels_of<network_type, typename policies::kernel_policy, loss_type>, value_type,
+                                   policies::has_stages, policies::clips, policies::compresses>;
     using layouts = detail::trainer_layouts<model_type, policies>;
     using run_type = typename run_on<typename policies::mesh::device>::template type<
         model_type, options, typename policies::initialiser, typename policies::faults, typename policies::transport>;
@@ -109,12 +107,14 @@ public:
         return layouts::template plan<run_type>(b, layout);
     }
 
-    /// Throws usage_error if the options break a rule, and with the bytes of its plan if there is no memory for them.
-    /// On the host it starts devices() - 1 threads.
+    /// Throws usage_error if the options break a rule, and, on the host, with the bytes of its plan if there is no
+    /// memory for them. On the host it starts devices() - 1 threads.
     explicit trainer(options const& o = {}, run_options const& r = {}) try
         : run_((check(o, r), o), r, layout_of(o, r)) {
     } catch (...) {
-        detail::explain_bad_alloc(layout_of(o, r), o.batch.samples, &run_type::memory);
+        if constexpr (policies::on_host)
+            detail::explain_bad_alloc(layout_of(o, r), o.batch.samples, &run_type::memory,
+                                      model_type::trains ? "trainer" : "model");
     }
 
     int devices() const noexcept { return run_.state().layout.devices(); }

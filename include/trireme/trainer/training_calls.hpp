@@ -25,17 +25,17 @@ namespace detail {
 template<class Data, class Options>
 inline constexpr bool is_training = training_data<Data> && std::convertible_to<Options const&, fit_options>;
 
-/// The third argument if there is none, and the options of a call that has them there, behind two sets of samples.
+/// Type of a missing third argument: no_observer, or fit_options where two sets of samples precede the options.
 template<class Data, class Options>
 using default_observer = std::conditional_t<is_training<Data, Options>, no_observer, fit_options>;
 
-/// A call with other arguments: the compiler refuses it.
+/// Default options of a call whose first two arguments are no training data and options: the compiler refuses it.
 template<class... Given>
 fit_options no_training() {
     [[maybe_unused]] static constexpr training_call_rule<gets<Given>...> checked{};
     return {};
 }
-/// A call without options, likewise.
+/// Default options of a call that has none: the compiler refuses it.
 template<class Data>
 fit_options no_options() {
     if constexpr (training_data<Data>)

@@ -56,6 +56,9 @@ TRIREME_COLD inline void check_labels(sample_rows const& rows, std::size_t sampl
 
 /// Throws usage_error for inputs that are not tokens of a network's vocabulary: kernels take them for places.
 TRIREME_COLD inline void check_tokens(sample_rows const& rows, std::size_t samples, std::size_t vocabulary) {
+    if (rows.standard != nullptr)
+        throw usage_error("the inputs are standardised, and the network begins with embedding, which takes tokens as "
+                          "they are: leave out the standardisation");
     if (rows.scale != 1)
         throw usage_error(
             "the inputs are scaled by " + number_text(rows.scale) +

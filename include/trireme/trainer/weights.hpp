@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -108,61 +109,76 @@ std::vector<safetensors_tensor> weights_as_tensors(std::vector<named_tensor> con
     return tensors;
 }
 
-/// Reads the values of a file's tensor. Throws data_error for one that is not finite.
+/// The index of the first value that is not finite; the number of values if all are.
 template<class T>
-void read_finite(safetensors_file const& file, std::string const& name, std::vector<std::size_t> const& shape,
-                 std::span<T> to) {
-    file.read(name, shape, to);
-    auto const bad = std::ranges::find_if_not(to, [](T value) { return std::isfinite(value); });
-    auto const first = static_cast<std::size_t>(bad - to.begin());
-    if (first == to.size()) return;
-    std::string place;
+std::size_t first_not_finite(std::span<T const> values) {
+    auto const bad = std::ranges::find_if_not(values, [](T value) { return std::isfinite(value); });
+    return static_cast<std::size_t>(bad - values.begin());
+}
+/// The words for a tensor whose value `first` is the first one that is not finite.
+template<class T>
+std::string not_finite_text(std::string const& name, std::vector<std::size_t> const& shape, std::span<T const> values,
+                            std::size_t first) {
+    std::string index;
     auto rest = first;
     for (auto axis = shape.size(); axis-- > 0; rest /= shape[axis])
-        place.insert(0, (axis == 0 ? "" : ", ") + std::to_string(rest % shape[axis]));
-    auto const count = std::ranges::count_if(to, [](T value) { return !std::isfinite(value); });
-    throw data_error(
-        file.path(),
-        "tensor " + name + " has " + (std::isnan(to[first]) ? "nan" : number_text(to[first])) + " at [" + place +
-            "], and " + std::to_string(count) + " of its " + std::to_string(to.size()) +
-            " values are not finite: these are of a training that has diverged, or the file is damaged; pass "
-            "weights of an earlier step, or read these by safetensors_file and set them by "
-            "load_parameters");
+        index.insert(0, (axis == 0 ? "" : ", ") + std::to_string(rest % shape[axis]));
+    auto const count = std::ranges::count_if(values, [](T value) { return !std::isfinite(value); });
+    return "tensor " + name + " has " + (std::isnan(values[first]) ? "nan" : number_text(values[first])) + " at [" +
+           index + "], and " + std::to_string(count) + " of its " + std::to_string(values.size()) +
+           " values are not finite: ";
 }
+
+/// Reads the values of a file's tensor. Throws data_error for one that is not finite, with a remedy.
+template<class T>
+void read_finite(safetensors_file const& file, std::string const& name, std::vector<std::size_t> const& shape,
+                 std::span<T> to, char const* remedy) {
+    file.read(name, shape, to);
+    auto const first = first_not_finite<T>(to);
+    if (first == to.size()) return;
+    throw data_error(file.path(), not_finite_text<T>(name, shape, to, first) +
+                                      "these are of a training that has diverged, or the file is damaged; " + remedy);
+}
+inline constexpr char const* earlier_weights =
+    "pass weights of an earlier step, or read these by safetensors_file and set them by load_parameters and "
+    "load_buffers";
 
 /// Reads a tensor of a file into values of a network.
 template<class T>
-void read_tensor(safetensors_file const& file, named_tensor const& tensor, file_tensor const& from, std::span<T> to) {
+void read_tensor(safetensors_file const& file, named_tensor const& tensor, file_tensor const& from, std::span<T> to,
+                 char const* remedy) {
     auto shape = file_shape(tensor.shape);
-    if (!from.transposed) return read_finite(file, from.name, shape, to);
+    if (!from.transposed) return read_finite(file, from.name, shape, to, remedy);
     if (shape.size() != 2)
         throw usage_error("tensor " + tensor.name + " is to be read transposed from " + from.name +
                           ", and it is no matrix: say so of weights only");
     std::swap(shape[0], shape[1]);
     std::vector<T> columns(to.size());
-    read_finite(file, from.name, shape, std::span(columns));
+    read_finite(file, from.name, shape, std::span(columns), remedy);
     for (std::size_t i = 0; i < shape[1]; ++i)
         for (std::size_t k = 0; k < shape[0]; ++k) to[i * shape[0] + k] = columns[k * shape[1] + i];
 }
 
 /// Reads the parameters and buffers of a network from the tensors of a file that find(tensor) names.
 template<class T, class Find>
+    requires std::invocable<Find const&, named_tensor const&>
 void read_weights(safetensors_file const& file, std::vector<named_tensor> const& of_network, std::span<T> parameters,
-                  std::span<T> buffers, Find const& find) {
+                  std::span<T> buffers, Find const& find, char const* remedy = earlier_weights) {
     for (auto const& tensor : of_network)
         read_tensor(file, tensor, find(tensor),
-                    (tensor.is_buffer ? buffers : parameters).subspan(tensor.first, tensor.shape.size()));
+                    (tensor.is_buffer ? buffers : parameters).subspan(tensor.first, tensor.shape.size()), remedy);
 }
 
 /// Reads them from a file that has just these, under their names.
 template<class T>
 void read_weights(safetensors_file const& file, std::vector<named_tensor> const& of_network, std::span<T> parameters,
-                  std::span<T> buffers) {
+                  std::span<T> buffers, char const* remedy = earlier_weights) {
     std::map<std::string, bool, std::less<>> known;
-    read_weights(file, of_network, parameters, buffers, [&](named_tensor const& tensor) -> file_tensor {
+    auto const find = [&](named_tensor const& tensor) -> file_tensor {
         known[tensor.name] = true;
         return {tensor.name};
-    });
+    };
+    read_weights(file, of_network, parameters, buffers, find, remedy);
     for (auto const& entry : file.tensors())
         if (!known.contains(entry.name) && !is_count(entry.name))
             throw data_error(file.path(),

@@ -135,11 +135,7 @@ public:
     /// Waits until such a counter of `source` has come to `target`.
     void wait_for(counter& theirs, std::uint32_t target, int source, operation const& what) {
         process_.require();
-        if (theirs.reached(target)) return;
-        constexpr bool wakes_there = requires { state_->waits_at(rank_, &theirs); };
-        if constexpr (wakes_there) state_->waits_at(rank_, &theirs);
-        wait_long(theirs, target, source, what, never(source));
-        if constexpr (wakes_there) state_->waits_at(rank_, nullptr);
+        if (!theirs.reached(target)) wait_long(theirs, target, source, what, never(source));
     }
 
     /// True if `source` has completed `after` steps: `wait_for` as a question. Throws what a wait would throw; the

@@ -42,8 +42,9 @@ struct portable_with_scratch : portable {
 };
 
 /// The portable kernels of one lane for some samples at once, which lie one behind the other: those of few tokens,
-/// whose rows fill a product's tile only together. Each of them computes a token as the kernel of one sample does. A
-/// type of its own, so that passes of other networks do not compile them.
+/// whose rows fill a product's tile only together. They compute a token as the kernels of one sample do, but for linear
+/// layers of one row, and heads that one sample computes by keys: the order of their sums is another one. A type of its
+/// own, so that passes of other networks do not compile them.
 struct portable_together : portable {
     using of_one_sample = portable;
     std::size_t together = 1; ///< samples of a call

@@ -100,9 +100,11 @@ public:
             messages_.close(std::chrono::seconds(5));
             return;
         }
-        // All ranks may throw alike, as where a loss is not finite: each then tells its own error.
-        if (messages_.close(std::chrono::seconds(1))) return;
-        node_comm_.give_up();
+        // All ranks may throw alike, as where a loss is not finite: each then tells its own error. Else those that wait
+        // for this one hear of it before their deadline, whichever of several groups they wait in.
+        auto const most = std::min<std::chrono::duration<double>>(std::chrono::seconds(1), limit_ / 4);
+        if (!session_.has_failed() && messages_.close(most)) return;
+        give_up();
         stop_all(stop_reason::made(stop_reason::kind::failed, rank(), 0,
                                    "an exception outside of its group took it away: see its own message"));
         session_.failed(exit_code::failure);

@@ -133,6 +133,7 @@ public:
         int none = 0;
         failure_.compare_exchange_strong(none, code);
     }
+    bool has_failed() const noexcept { return failure_.load() != 0; }
 
 private:
     explicit session(std::chrono::duration<double> limit) : limit_(limit) {

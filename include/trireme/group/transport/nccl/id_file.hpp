@@ -11,7 +11,7 @@
 #include <trireme/core/replaced_file.hpp>
 #include <trireme/group/late.hpp>
 
-#include <sys/stat.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
@@ -91,11 +91,10 @@ TRIREME_COLD inline void write_record(std::string const& path, id_record r) {
 /// link is not followed.
 inline std::optional<id_record> read_record(std::string const& path) {
     constexpr std::uint64_t most = 1 << 20;
-    struct ::stat about = {};
-    if (::lstat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) return std::nullopt; // the usual case at first
+    if (::access(path.c_str(), F_OK) != 0) return std::nullopt; // the usual case at first
     id_record r;
     try {
-        trireme::detail::regular_file const file(path);
+        trireme::detail::regular_file const file(path, O_NOFOLLOW);
         if (file.size() < sizeof r.header || file.size() > most) return std::nullopt;
         file.read(0, std::as_writable_bytes(std::span(&r.header, 1)));
         r.body.resize(static_cast<std::size_t>(file.size()) - sizeof r.header);

@@ -27,7 +27,6 @@ namespace trireme::threads {
 struct shared_slot : step_slot<progress> {
     progress issued;                                ///< jobs handed to this rank
     progress finished;                              ///< jobs it has come back from
-    std::atomic<progress*> waits_at{nullptr};       ///< a counter in an arena that it waits for
     std::array<collective_call, max_lanes> buffers; ///< of its calls
     std::array<host_memory, max_arenas> arenas;
 };
@@ -57,13 +56,7 @@ public:
         for (auto& s : slots_) {
             for (auto& lane : s.lanes) lane.steps.wake();
             s.finished.wake();
-            if (auto* const counter = s.waits_at.load(std::memory_order_seq_cst); counter != nullptr) counter->wake();
         }
-    }
-    /// A rank begins or, with null, ends a wait for a counter in an arena: `stop` wakes it there. Arenas live as long
-    /// as this state, so that a counter may be woken when the wait is over.
-    void waits_at(int rank, progress* counter) noexcept {
-        slot(rank).waits_at.store(counter, std::memory_order_seq_cst);
     }
 
     /// Ends a wait of a stopped group: with the mismatch that concerns all ranks, else without a reason, which device 0

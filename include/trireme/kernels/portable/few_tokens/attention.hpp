@@ -22,7 +22,7 @@
 
 // Attention over few tokens, of some samples together: registers run over heads, those of one sample behind those of
 // the other, where tokens would leave most of a register empty. Each number has the operations of attention.hpp in
-// their order, and the same bits.
+// their order, and the same bits, up to the width at which attention of one sample goes by keys.
 
 namespace trireme::detail::inline TRIREME_ISA {
 

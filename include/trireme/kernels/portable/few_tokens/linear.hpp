@@ -19,7 +19,7 @@
 #endif
 
 // A fully connected layer over the rows of some samples together: the products of tokens/linear.hpp, whose number of
-// rows is known at run time.
+// rows is known at run time. One row alone is such a product, too: its bits are those of the row among others.
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -27,8 +27,6 @@ namespace trireme::inline TRIREME_ISA {
 template<class G, std::size_t Lanes, class T>
     requires(Lanes == 1)
 TRIREME_NOINLINE void linear_forward(portable_together k, T const* x, T const* w, T const* b, T* y) noexcept {
-    if constexpr (G::rows == 1) // one vector: each weight is read once, and none is copied
-        if (k.together == 1) return linear_forward<G, 1>(static_cast<portable>(k), x, w, b, y);
     constexpr detail::product_strides strides{G::inputs, 1, G::inputs, G::outputs};
     detail::product_by_panels<G::outputs, G::inputs, true, strides, detail::right_factor::rows_of_columns,
                               detail::into::overwrite>(x, w, k.together * G::rows, G::inputs, y, G::bias ? b : nullptr);
