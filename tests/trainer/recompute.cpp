@@ -17,6 +17,7 @@ using namespace trireme;
 using namespace test_recomputing;
 using test_networks::every_sum;
 using test_networks::made_up;
+using test_recomputing::blocks; // and not the namespace of block programs
 using test_support::as_planned;
 
 namespace {
