@@ -12,34 +12,21 @@
 #include <doctest/doctest.h>
 #include <support/compare.hpp>
 #include <support/messages.hpp>
+#include <support/own_memory.hpp>
 #include <support/sanitizers.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <string>
 #include <vector>
 
 namespace data_mapped_training_test {
 namespace {
 
 using namespace trireme;
+using test_support::memory_of_its_own;
 using test_support::refusal;
 using test_support::same_bits;
 using test_support::says;
-
-/// Bytes of memory that belong to no file.
-std::size_t memory_of_its_own() {
-    std::ifstream status("/proc/self/status");
-    for (std::string word; status >> word;)
-        if (word == "RssAnon:") {
-            std::size_t kib = 0;
-            status >> kib;
-            return kib * 1024;
-        }
-    FAIL("/proc/self/status does not name RssAnon");
-    return 0;
-}
 
 using seeing = network<input<2, 6, 6>, conv2d<4, kernel<3>>, relu, flatten, linear<3>>;
 template<class Device>

@@ -11,6 +11,7 @@
 #include <support/compare.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
+#include <support/own_memory.hpp>
 #include <support/regression.hpp>
 #include <support/sanitizers.hpp>
 
@@ -18,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -28,6 +28,7 @@ namespace trainer_samples_test {
 using namespace trireme;
 using namespace test_regression;
 using test_networks::weights;
+using test_support::memory_of_its_own;
 using test_support::refusal;
 using test_support::same_bits;
 using test_support::says;
@@ -37,19 +38,6 @@ namespace {
 template<class Network, class Loss, class... Policies>
 using any = trainer<Network, Loss, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
                     Policies...>;
-
-/// Bytes of memory that belong to no file.
-std::size_t memory_of_its_own() {
-    std::ifstream status("/proc/self/status");
-    for (std::string word; status >> word;)
-        if (word == "RssAnon:") {
-            std::size_t kib = 0;
-            status >> kib;
-            return kib * 1024;
-        }
-    FAIL("/proc/self/status does not name RssAnon");
-    return 0;
-}
 
 } // namespace
 
