@@ -186,6 +186,7 @@ private:
             events_.emplace_back(group_->device_of(r));
             if (place_of_device(group_->device_of(r)) == npos) leaders_.push_back({group_->device_of(r), r, {}});
         }
+        leading_.resize(leaders_.size());
     }
     std::size_t place_of_device(int device) const noexcept {
         for (std::size_t d = 0; d < leaders_.size(); ++d)
@@ -276,10 +277,10 @@ private:
                 detail::blocks_for<program>(l.most_elements, program::packet::size));
         };
         if (leaders_.size() == 1) return launch(leaders_[0], 0, rounds_);
-        std::vector<stream*> leading;
-        for (auto const& l : leaders_) leading.push_back(streams[static_cast<std::size_t>(l.rank)]);
+        for (std::size_t d = 0; d < leaders_.size(); ++d)
+            leading_[d] = streams[static_cast<std::size_t>(leaders_[d].rank)];
         for (std::uint32_t round = 0; round < rounds_; ++round) {
-            if (round != 0) detail::join_streams<stream>(leading, std::span(events_).first(leading.size()));
+            if (round != 0) detail::join_streams<stream>(leading_, std::span(events_).first(leading_.size()));
             for (auto const& l : leaders_) launch(l, round, 1);
         }
     }
@@ -307,6 +308,7 @@ private:
     std::vector<traffic> moved_;
     std::size_t tree_elements_ = 0;
     std::vector<leader> leaders_;
+    std::vector<stream*> leading_; ///< the leaders' streams of the call that is being handed over
     std::vector<typename Device::event> events_;
 };
 
