@@ -72,4 +72,7 @@ if sys.argv[1:] == ['--check']:
     sys.exit(1 if wrong else 0)
 if any(name.startswith('-') for name in sys.argv[1:]):
     sys.exit(__doc__)
+others = [name for name in sys.argv[1:] if not name.endswith(ENDINGS)]
+if others: # clang-format would take it for C++
+    sys.exit(f'{", ".join(others)}: no C++ ({", ".join(ENDINGS)}), nothing is formatted; name C++ files alone')
 subprocess.run([installed(), '-i', *(sys.argv[1:] or tracked())], check=True)

@@ -5,7 +5,8 @@
 # sh tests/run.sh              what every push runs: two compilers, sanitizers, must-not-compile, headers, consumers, MPI, nvcc
 # sh tests/run.sh --quick      one compiler, no sanitizers
 # sh tests/run.sh --nightly    everything, with every compiler found
-# ... --timings                beside any of them: what took longest to compile and to run in each stage
+# ... --timings                beside any of them: what took longest to compile and to run in each stage, and its
+#                              core-seconds
 # ... --only STAGE,...         only these stages, by the labels that a run prints (g++, clang++, clang++-asan+ubsan, tsan, cuda):
 #                              a nightly run in parts, where one sitting is too short for it
 #
@@ -105,6 +106,11 @@ keep_logs() { # LABEL FOLDER
     cp "$2/meson-logs/$1"*.json "$results/" 2>/dev/null
 }
 
+computed() { # FILE, from `times`: what the children of a shell have computed, whoever ran beside them
+    [ -z "$timings" ] || sed -n '2 { s/\([0-9]*\)m\([0-9.]*\)s/\1 \2/g; p; }' "$1" |
+        awk '{ printf "    %.0f core-seconds\n", 60 * ($1 + $3) + $2 + $4 }'
+}
+
 append='' # what nvcc is told besides; Meson, too, calls it, and could not read what nvcc says of that
 
 # Configures one build folder, which fails if that does, and builds TARGET; what does not build is recorded.
@@ -124,7 +130,12 @@ build() { # LABEL COMPILER TARGET 'SETUP OPTIONS'
 
     # the tests that run beside it come first
     built=built
-    nice -n 5 env ${append:+"NVCC_APPEND_FLAGS=$append"} "$ninja" -j "$(nproc)" -k 0 -C "$folder" "$target" >"$log" 2>&1 || built='NOT BUILT'
+    (
+        made=0
+        nice -n 5 env ${append:+"NVCC_APPEND_FLAGS=$append"} "$ninja" -j "$(nproc)" -k 0 -C "$folder" "$target" >"$log" 2>&1 || made=1
+        times >"$log.times"
+        exit $made
+    ) || built='NOT BUILT'
     warnings=$(grep -c 'warning:' "$log" || true)
     [ "$warnings" -eq 0 ] || built="$built, $warnings warnings"
     echo "$label: $built, $(($(date +%s) - since)) s"
@@ -141,6 +152,7 @@ build() { # LABEL COMPILER TARGET 'SETUP OPTIONS'
             rm -f "$folder/$program"
         done
     fi
+    computed "$log.times"
     [ -z "$timings" ] || python3 "$root/tests/summary.py" --timings "$folder/.ninja_log" "$since"
 }
 
@@ -163,7 +175,9 @@ END
     echo "$folder" >"$results/$label.running"
     tested=tested
     "$MESON" test -C "$folder" --no-rebuild --logbase "$label" "$@" >"$results/$label.tests" 2>&1 || tested='tested, FAILED'
+    times >"$results/$label.times"
     echo "$label: $tested, $(($(date +%s) - since)) s"
+    computed "$results/$label.times"
     keep_logs "$label" "$folder" || {
         cat "$results/$label.tests"
         echo 'no test ran' >>"$results/$label.broken"
@@ -188,7 +202,7 @@ stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
 waits='--no-suite fresh --no-suite mpi'
 # What tests files, not a build, is tested once with each compiler; other instruction sets only nightly.
 files="$waits --no-suite house --no-suite recipes --no-suite consumers --no-suite other_compilers --no-suite isa"
-programs="$files --no-suite headers --no-suite compile_fail"
+programs="$files --no-suite headers --no-suite compile_fail --no-suite programs"
 # Several files of a folder are one for the compiler: what they all include and instantiate is compiled once. Nightly the
 # first compiler takes each by itself.
 together=-Dtest_files_at_once=8
