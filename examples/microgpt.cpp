@@ -75,10 +75,11 @@ std::string invented(microgpt_trainer& t, float temperature, random_stream const
     std::string name;
     for (std::size_t at = 0; at < window; ++at) {
         auto const scores = t.predict(samples_in_memory(tokens, make_shape(window))).values();
-        double const most = *std::max_element(scores.begin() + at * symbols, scores.begin() + (at + 1) * symbols);
+        auto const* const scored = scores.data() + at * symbols;
+        double const most = *std::max_element(scored, scored + symbols);
         double weight[symbols], sum = 0;
         for (std::size_t k = 0; k < symbols; ++k)
-            sum += weight[k] = std::exp((double(scores[at * symbols + k]) - most) / double(temperature));
+            sum += weight[k] = std::exp((double(scored[k]) - most) / double(temperature));
         double left = random.uniform(at) * sum;
         std::size_t letter = 0;
         while (letter + 1 < symbols && (left -= weight[letter]) >= 0) ++letter;

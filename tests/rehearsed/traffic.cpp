@@ -168,7 +168,9 @@ TEST_SUITE("rehearsed/traffic") {
         traffic_watch const seen;
         t.step(test_networks::made_up(samples));
         std::size_t found = 0;
-        for (auto const& [program, of] : seen.of_program) {
+        for (auto const& entry : seen.of_program) {
+            auto const& program = entry.first;
+            auto const& of = entry.second;
             bool const back = program.find("max_pool2d_gradient") != std::string::npos;
             if (!back && program.find("max_pool2d_value") == std::string::npos) continue;
             CAPTURE(program);
