@@ -3,13 +3,17 @@
 """Sums up test logs.
 
 summary.py FOLDER    reads every LABEL.json there (Meson's test logs) and LABEL.broken (one line for each thing that
-                     was not built), prints what failed, and as the last line 'N passed, N failed'
+                     was not built), prints what failed or was left out, and as the last line 'N passed, N failed',
+                     and ', N skipped' if there are any
 summary.py --built BUILD_FOLDER OPTIONS    of the tests that meson test would run with OPTIONS (--suite NAME,
                      --no-suite NAME, --setup nightly), prints those whose program exists
 summary.py --timings NINJA_LOG SINCE    what took longest to make since then (seconds since 1970)
 summary.py --timings TEST_LOGS          what took longest in Meson's test logs
 
-A test that counts its own cases (doctest, the scripts here) counts as that many, any other as one.
+A test that counts its own cases (doctest, the scripts here) counts as that many, any other as one. A test says that it
+leaves out a part of itself by MESSAGE("left out: ...") in a doctest case, which passes, or by print('left out: ...') in
+a script; each counts as skipped. A doctest program of which no case has run has failed: doctest itself ends with 0 where
+no name matches.
 """
 import json
 import pathlib
@@ -18,15 +22,37 @@ import sys
 
 COUNTS = [re.compile(r'^\[doctest\] test cases: +\d+ \| +(\d+) passed \| +(\d+) failed', re.M),
           re.compile(r'^(\d+) passed, (\d+) failed$', re.M)]
+CASE = re.compile(r'^TEST CASE: +(.*)')
+LEFT_OUT = re.compile(r'^(?:.*: MESSAGE: )?left out: *(.*)')
+
+
+def plain(entry):
+    """The standard output of one test, without colours."""
+    return re.sub(r'\x1b\[[0-9;]*m', '', entry.get('stdout', ''))
+
+
+def left_out(output):
+    """What a test has left out, each once: the doctest case, if it is one, and the words."""
+    case, found = '', {}
+    for line in output.splitlines():
+        if match := CASE.match(line):
+            case = match[1].strip() + ': '
+        elif match := LEFT_OUT.match(line):
+            found[case + match[1].strip()] = None
+    return list(found)
 
 
 def count(entry):
     """Passed, failed, skipped cases of one test."""
-    plain = re.sub(r'\x1b\[[0-9;]*m', '', entry.get('stdout', ''))
-    counted = [found for pattern in COUNTS if (found := pattern.search(plain))]
+    output = plain(entry)
+    counted = [found for pattern in COUNTS if (found := pattern.search(output))]
     passed, failed = (int(counted[0][1]), int(counted[0][2])) if counted else (0, 0)
     if entry['result'] == 'OK':
-        return (passed, failed, 0) if counted else (1, 0, 0)
+        if not counted:
+            passed = 1
+        elif passed + failed == 0:
+            failed = 1 # no case has the name that was asked for
+        return passed, failed, len(left_out(output))
     if entry['result'] == 'SKIP':
         return 0, 0, 1
     return passed, max(failed, 1), 0 # a crash fails at least one
@@ -82,10 +108,13 @@ for path in sorted(folder.glob('*.json')):
         total = [a + b for a, b in zip(total, counts)]
         if counts[1]:
             print(f'---- {path.stem}: {entry["name"]}: {entry["result"]}, exit code {entry.get("returncode")}')
+            if entry['result'] == 'OK' and counts[0] == 0:
+                print('no test case has run: look for the names that the test is started with')
             output = (entry.get('stdout', '') + entry.get('stderr', '')).strip().splitlines()
             print('\n'.join(output[-60:]))
-        elif counts[2]:
-            print(f'skipped: {path.stem}: {entry["name"]}')
+        if counts[2]:
+            for why in left_out(plain(entry)) or ['']:
+                print(f'skipped: {path.stem}: {entry["name"]}' + (f': {why}' if why else ''))
 for path in sorted(folder.glob('*.broken')):
     for line in path.read_text(encoding='utf-8').splitlines():
         print(f'---- {path.stem}: {line}')

@@ -11,7 +11,11 @@ import tempfile
 from launch import Run, expect, finish, mpirun
 
 lenet, other = sys.argv[2:]
-if not mpirun or not pathlib.Path('/usr/share/datasets/fashion-mnist').exists():
+if not mpirun:
+    print(f'left out: there is no mpirun of {sys.argv[1]}')
+    sys.exit(77)
+if not pathlib.Path('/usr/share/datasets/fashion-mnist').exists():
+    print('left out: Fashion-MNIST is not there')
     sys.exit(77)
 
 with tempfile.TemporaryDirectory() as folder:

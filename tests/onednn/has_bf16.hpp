@@ -9,6 +9,6 @@ inline bool has_bf16() {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512bw")) return true;
 #endif
-    MESSAGE("oneDNN has no bf16 on this processor");
+    MESSAGE("left out: oneDNN has no bf16 on this processor");
     return false;
 }

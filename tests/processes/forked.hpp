@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <support/failed_checks.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -54,7 +56,8 @@ struct ending {
 };
 
 /// Ranks that are forked from the test: real processes, to be killed, stopped and continued. Each runs a function of
-/// its rank; what that throws is told to the test, with exit code 3, else it ends with code 0. None outlives the test.
+/// its rank; what that throws is told to the test, with exit code 3, and its first assertion that has failed, with
+/// `check_failed`, else it ends with code 0. None outlives the test.
 class forked_ranks {
 public:
     forked_ranks(int ranks, std::function<void(int)> const& f) : start_(clock::now()) {
@@ -103,6 +106,7 @@ public:
     }
 
     static constexpr int most = 64;
+    static constexpr int check_failed = 5; ///< the exit code of a rank in which an assertion has failed
     using text = std::array<char, 1600>;
 
     /// For the ranks: leaves words for the test.
@@ -118,14 +122,20 @@ private:
     [[noreturn]] void child(int rank, std::function<void(int)> const& f) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that is killed leaves no orphans
         alarm(0);
+        test_failed_checks::forget();
+        auto& said = (*said_)[static_cast<std::size_t>(rank)];
         int code = 0;
         try {
             f(rank);
         } catch (std::exception const& e) {
-            say((*said_)[static_cast<std::size_t>(rank)], e.what());
+            say(said, e.what());
             code = 3;
-        } catch (...) {
+        } catch (...) { // a REQUIRE that fails throws no std::exception
             code = 9;
+        }
+        if (auto const& failed = test_failed_checks::first(); !failed.empty()) {
+            say(said, failed);
+            code = check_failed;
         }
         std::fflush(nullptr);
         _exit(code); // no destructors or reports of the test's own

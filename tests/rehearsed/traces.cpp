@@ -62,6 +62,8 @@ TEST_SUITE("rehearsed/traces") {
         nccl_on_stage const as_told(timing::shuffled, 7);
         has_exchanges<nccl_mock::rehearsal_with_nccl, transport<nccl>>(false);
     }
+#else
+    TEST_CASE("so it has over NCCL") { MESSAGE("left out: NCCL and CUDA have no headers here"); }
 #endif
 }
 
