@@ -10,6 +10,7 @@
 #include <processes/forked.hpp>
 #include <support/networks.hpp>
 #include <support/seed.hpp>
+#include <support/waiting.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -25,6 +26,7 @@ using namespace trireme;
 using namespace test_networks;
 using processes::meeting_place;
 using comm = processes::communicator;
+using namespace test_waiting;
 using namespace std::chrono_literals;
 
 bool has(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
@@ -63,6 +65,9 @@ bool in_one_deadline(double seconds, std::chrono::duration<double> deadline) {
 
 using faulty = any_layout<softmax_regression, sgd, transport<shared_windows>, with_faults<planned_faults>>;
 
+/// A rank of the last `train` came to the fault.
+bool fault_was_reached = false;
+
 /// Trains some steps on forked ranks; each says its loss, bit for bit, or what it threw.
 std::vector<ending> train(int ranks, std::chrono::duration<double> deadline, std::chrono::duration<double> limit,
                           int except = -1, std::function<void(forked_ranks&)> const& meanwhile = {}) {
@@ -96,6 +101,7 @@ std::vector<ending> train(int ranks, std::chrono::duration<double> deadline, std
     stopped_at = nullptr;
     if (meanwhile) meanwhile(all);
     auto result = all.wait(limit, except);
+    fault_was_reached = at->stopped != 0;
     for (std::size_t r = 0; r < result.size(); ++r) {
         if (result[r].code == 0) result[r].said = (*losses)[r].data();
         result[r].seconds = seconds_between(at->stopped, at->ended[r]); // from the fault to the error
@@ -105,7 +111,10 @@ std::vector<ending> train(int ranks, std::chrono::duration<double> deadline, std
 
 std::string undisturbed_loss() {
     plan = {};
-    return train(1, 30s, 60s)[0].said;
+    auto const alone = train(1, 30s, 60s)[0];
+    CAPTURE(alone.said);
+    REQUIRE(alone.code == 0); // else its words are an error's
+    return alone.said;
 }
 
 } // namespace
@@ -139,7 +148,10 @@ TEST_SUITE("processes/failures") {
                 }
             }
         plan = {};
-        for (auto const& o : train(4, 20s, 60s)) CHECK(o.said == want);
+        for (auto const& o : train(4, 20s, 60s)) {
+            CHECK(o.code == 0);
+            CHECK(o.said == want);
+        }
     }
 
     TEST_CASE("a rank that dies before its first collective is named as well") {
@@ -247,17 +259,26 @@ TEST_SUITE("processes/failures") {
         watchdog const guard("set-up");
         auto const limit = 2s;
         auto const absent = meeting_place::create(2), dying = meeting_place::create(3);
+        shared_value<double> waited;
         forked_ranks all(5, [&](int rank) {
             if (rank == 1 || rank == 4) _exit(7); // before it joins
-            if (rank == 0) processes::group(absent, 0, limit);
+            if (rank == 0) {
+                auto const begin = shared_clock();
+                try {
+                    processes::group(absent, 0, limit);
+                } catch (...) {
+                    *waited = seconds_between(begin, shared_clock());
+                    throw;
+                }
+            }
             // the other group would wait for rank 2, which never comes: rank 1 joins and is killed meanwhile
-            processes::group(dying, rank - 2, 20s);
+            processes::group(dying, rank - 2, 60s);
         });
-        std::this_thread::sleep_for(200ms);
+        CHECK(comes_true([&] { return dying.table().slot(1).present == processes::presence::here; }));
         all.send(3, SIGKILL);
-        auto const& found = all.wait(10s);
+        auto const& found = all.wait(30s);
         CHECK(has(found[0].said, "absent: 1"));
-        CHECK(in_one_deadline(found[0].seconds, limit));
+        CHECK(*waited < 2 * std::chrono::duration<double>(limit).count()); // not a second deadline
         CAPTURE(found[2].said);
         CHECK(has(found[2].said, "rank 1 (process "));
         CHECK(has(found[2].said, "died"));
@@ -287,11 +308,16 @@ TEST_SUITE("processes/failures") {
     }
 
     TEST_CASE("a rank that only computes for long is not called dead, and is said to be where it is") {
-        watchdog const guard("late");
-        plan = {fault_point::forward, 1, 2, 0, 1500ms};
-        auto const found = train(2, 700ms, 10s);
+        watchdog const guard("late", 300);
+        std::vector<ending> found;
+        auto const last = with_time_enough(700ms, 1, [&](std::chrono::milliseconds deadline) {
+            plan = {fault_point::forward, 1, 2, 0, 3 * deadline};
+            found = train(2, deadline, 10s + 5 * deadline);
+            return stall_outcome{fault_was_reached, has(found[0].said, "rank 1 did not arrive") ? 1 : -1};
+        });
         CAPTURE(found[0].said);
-        CHECK(has(found[0].said, "rank 1 did not arrive"));
+        CHECK(last.stalled);
+        CHECK(last.device == 1);
         CHECK(has(found[0].said, "rank 1 is in training step 2"));
         CHECK(!has(found[0].said, "no sign of life"));
         CHECK(found[1].code == 3); // it finds the group stopped
@@ -302,7 +328,10 @@ TEST_SUITE("processes/failures") {
         auto const want = undisturbed_loss();
         for (auto const p : {fault_point::forward, fault_point::reduce}) {
             plan = {p, -1, 0, 0, 20ms};
-            for (auto const& o : train(4, 20s, 60s)) CHECK(o.said == want);
+            for (auto const& o : train(4, 20s, 60s)) {
+                CHECK(o.code == 0);
+                CHECK(o.said == want);
+            }
         }
     }
 

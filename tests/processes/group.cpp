@@ -17,6 +17,7 @@
 #include <group/watchdog.hpp>
 #include <processes/forked.hpp>
 #include <support/seed.hpp>
+#include <support/waiting.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -40,6 +41,7 @@ using namespace trireme;
 using namespace test_collectives;
 using processes::meeting_place;
 using comm = processes::communicator;
+using test_waiting::comes_true;
 using namespace std::chrono_literals;
 
 bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
@@ -292,25 +294,42 @@ TEST_SUITE("processes/group") {
         watchdog const guard("joining");
         {
             auto const place = meeting_place::create(3);
-            forked_ranks all(2, [&](int rank) { processes::group g(place, rank, 300ms); });
-            for (auto const& o : all.wait(10s)) {
+            auto const& mine = place.table().slot(1).present;
+            forked_ranks all(2, [&](int rank) {
+                // rank 1 is there before the deadline of rank 0 begins
+                if (rank == 0) require(comes_true([&] { return mine == processes::presence::here; }), "rank 1 is late");
+                processes::group g(place, rank, rank == 0 ? std::chrono::seconds(1) : 90s);
+            });
+            for (auto const& o : all.wait(100s)) {
+                CAPTURE(o.said);
                 CHECK(o.code == 3);
                 CHECK(has(o.said, "absent: 2"));
             }
         }
         {
             auto const place = meeting_place::create(2);
+            shared_value<std::atomic<int>> joined, refused;
             forked_ranks all(3, [&](int rank) {
-                if (rank == 2) std::this_thread::sleep_for(200ms);
-                processes::group g(place, rank % 2, 5s);
-                std::this_thread::sleep_for(500ms);
+                if (rank == 2) {
+                    require(comes_true([&] { return *joined == 2; }), "the two ranks are late");
+                    try {
+                        processes::group g(place, 0, 60s);
+                    } catch (launch_error const&) {
+                        ++*refused;
+                        throw;
+                    }
+                    return;
+                }
+                processes::group g(place, rank, 60s);
+                ++*joined;
+                require(comes_true([&] { return *refused == 1; }), "the third process was not refused");
                 g.run([](comm& c) {
                     std::vector<float> x(10, 1.0f);
                     all_reduce<ring>(c, x);
                     require(x[9] == 2, "wrong sum");
                 });
             });
-            auto const& o = all.wait(10s);
+            auto const& o = all.wait(100s);
             CHECK(o[0].code == 0);
             CHECK(o[1].code == 0);
             CHECK(o[2].code == 3);

@@ -5,6 +5,7 @@
 #include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <support/networks.hpp>
+#include <support/waiting.hpp>
 #include <trainer/planned_faults.hpp>
 
 #include <atomic>
@@ -19,6 +20,7 @@ namespace trainer_failures_test {
 using namespace trireme;
 using namespace test_networks;
 using namespace test_faults;
+using namespace test_waiting;
 
 namespace {
 
@@ -63,7 +65,7 @@ struct brittle {
 };
 /// A layer that keeps all devices but the caller's waiting, when a test says so.
 struct drowsy {
-    static inline std::atomic<bool> sleeps{false};
+    static inline std::atomic<std::chrono::milliseconds> sleeps{std::chrono::milliseconds(0)};
 
     static constexpr layer_description describe(shape in) {
         layer_description d;
@@ -71,9 +73,10 @@ struct drowsy {
         return d;
     }
     static void forward(auto const& io) {
-        if (sleeps.load() && std::this_thread::get_id() != brittle::caller) {
+        auto const planned = sleeps.load();
+        if (planned.count() != 0 && std::this_thread::get_id() != brittle::caller) {
             ++asleep;
-            std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+            std::this_thread::sleep_for(planned);
             --asleep;
         }
         for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i] + 1;
@@ -223,39 +226,51 @@ TEST_SUITE("trainer/failures") {
     TEST_CASE("a stalled device is named by a deadline error, and nothing hangs") {
         auto const images = made_up(64);
         for (auto const point : {fault_point::backward, fault_point::update}) {
-            plan_fault({point, 2, 3, 1.5});
-            faulty t({.batch = 64}, {.devices = 4, .strategy = ring{}, .deadline = std::chrono::milliseconds(300)});
-            for (int k = 0; k < 2; ++k) t.step(images);
-            try {
-                t.step(images);
-                FAIL("the stall was not noticed");
-            } catch (deadline_error const& e) {
-                CHECK(e.device() == 2);
-                CHECK(std::string(e.what()).find("device 2") != std::string::npos);
-                CHECK(std::string(e.what()).find("deadline") != std::string::npos);
-                if (point == fault_point::backward) // where the others wait in a collective
-                    CHECK(std::string(e.what()).find(" of training step 3") != std::string::npos);
-            }
-            CHECK_THROWS_AS(t.step(images), usage_error);
+            auto const step = [&](faulty& t) { t.step(images); };
+            auto const two_steps = [&](faulty& t) { step(t), step(t); };
+            auto const found =
+                with_time_enough(std::chrono::milliseconds(300), 2, [&](std::chrono::milliseconds deadline) {
+                    plan_fault({point, 2, 3, std::chrono::duration<double>(3 * deadline).count()});
+                    auto const outcome = outcome_of_stall(
+                        [&] { return faulty({.batch = 64}, {.devices = 4, .strategy = ring{}, .deadline = deadline}); },
+                        two_steps, step);
+                    until_all_awake();
+                    plan_fault();
+                    return outcome;
+                });
+            CAPTURE(found.said);
+            REQUIRE(found.stalled);
+            REQUIRE(found.device == 2);
+            CHECK(found.said.find("device 2") != std::string::npos);
+            CHECK(found.said.find("deadline") != std::string::npos);
+            if (point == fault_point::backward) // where the others wait in a collective
+                CHECK(found.said.find(" of training step 3") != std::string::npos);
         }
-        until_all_awake();
-        plan_fault();
     }
 
     TEST_CASE("so is one that stalls in a prediction, whose outputs it writes when nobody waits for them any more") {
         brittle::caller = std::this_thread::get_id();
         std::vector<float> const numbers(6 * 5000, 1.0f);
         samples_in_memory const asked(numbers, make_shape(6));
-        {
-            model<network<input<6>, drowsy>, on<mesh<host, dp<2>>>> m({}, {.deadline = std::chrono::milliseconds(300)});
+        using sleepy = model<network<input<6>, drowsy>, on<mesh<host, dp<2>>>>;
+        auto const in_time = [&](sleepy& m) {
             m.load_parameters({});
             CHECK(m.predict(asked)[4999][5] == 2);
-            drowsy::sleeps = true;
-            CHECK_THROWS_WITH_AS(m.predict(asked), doctest::Contains("device 1"), deadline_error);
-            drowsy::sleeps = false;
-            CHECK_THROWS_AS(m.predict(asked), usage_error);
-        }
-        until_all_awake();
+        };
+        auto const found = with_time_enough(std::chrono::milliseconds(300), 1, [&](std::chrono::milliseconds deadline) {
+            auto const outcome = outcome_of_stall([&] { return sleepy({}, {.deadline = deadline}); }, in_time,
+                                                  [&](sleepy& m) {
+                                                      drowsy::sleeps = 4 * deadline;
+                                                      (void)m.predict(asked);
+                                                  });
+            drowsy::sleeps = std::chrono::milliseconds(0);
+            until_all_awake();
+            return outcome;
+        });
+        CAPTURE(found.said);
+        REQUIRE(found.stalled);
+        REQUIRE(found.device == 1);
+        CHECK(found.said.find("device 1") != std::string::npos);
     }
 
     TEST_CASE("the same where the weights are held once, and a slice is updated in the middle of the collective") {

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <support/networks.hpp>
+#include <support/waiting.hpp>
 
 #include <trireme/trireme.hpp>
 
@@ -21,6 +22,7 @@ namespace {
 using namespace trireme;
 using namespace std::chrono_literals;
 using test_networks::made_up;
+using namespace test_waiting;
 
 /// The device that stalls where its next job begins, until its group has been stopped; -1: none.
 std::atomic<int> stalls{-1};
@@ -61,19 +63,20 @@ void says(std::string const& words, Before const& before, Job const& job) {
     CAPTURE(words);
     for (int const device : {0, 1}) {
         CAPTURE(device);
-        Trainer t({.batch = 16}, {.deadline = 200ms});
-        before(t);
-        stalls = device;
-        try {
-            job(t);
-            FAIL("the stall was not noticed");
-        } catch (deadline_error const& e) {
-            std::string const said = e.what(), number = std::to_string(device);
-            CAPTURE(said);
-            CHECK(e.device() == device);
-            CHECK(said.ends_with(" (device " + number + ": " + words + ")"));
-        }
-        stalls = -1;
+        auto const found = with_time_enough(200ms, device, [&](std::chrono::milliseconds deadline) {
+            auto const outcome =
+                outcome_of_stall([&] { return Trainer({.batch = 16}, {.deadline = deadline}); }, before,
+                                 [&](Trainer& t) {
+                                     stalls = device;
+                                     job(t);
+                                 });
+            stalls = -1;
+            return outcome;
+        });
+        CAPTURE(found.said);
+        REQUIRE(found.stalled);
+        REQUIRE(found.device == device);
+        CHECK(found.said.ends_with(" (device " + std::to_string(device) + ": " + words + ")"));
     }
 }
 

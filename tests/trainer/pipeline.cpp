@@ -14,6 +14,7 @@
 #include <support/networks.hpp>
 #include <support/sanitizers.hpp>
 #include <support/traces.hpp>
+#include <support/waiting.hpp>
 #include <trainer/pipelines.hpp>
 #include <trainer/planned_faults.hpp>
 
@@ -33,6 +34,8 @@ using namespace test_pipelines;
 using test_support::has;
 using test_support::refusal;
 using test_traces::trace_is_program;
+using test_waiting::outcome_of_stall;
+using test_waiting::with_time_enough;
 
 namespace {
 
@@ -313,22 +316,27 @@ TEST_SUITE("trainer/pipeline") {
         using faulty = any_pipeline<small, with_faults<planned_faults>>;
         for (int const guilty : {0, 2, 3}) {
             CAPTURE(guilty);
-            plan_fault({fault_point::backward, guilty, 3, 1.5});
-            faulty t({.batch = 64}, {.devices = 2, .stages = 2, .deadline = std::chrono::milliseconds(300)});
-            for (int k = 0; k < 2; ++k) t.step(made_up(64));
-            try {
-                t.step(made_up(64));
-                FAIL("the stall was not noticed");
-            } catch (deadline_error const& e) {
-                std::string const said = e.what();
-                CAPTURE(said);
-                CHECK(e.device() == guilty);
-                CHECK(has(said, " of training step 3"));
-                CHECK((has(said, "in move (one_f_one_b, schedule step ") || has(said, "in all_reduce (direct")));
-            }
+            auto const images = made_up(64);
+            auto const step = [&](faulty& t) { t.step(images); };
+            auto const two_steps = [&](faulty& t) { step(t), step(t); };
+            auto const found =
+                with_time_enough(std::chrono::milliseconds(300), guilty, [&](std::chrono::milliseconds deadline) {
+                    auto const asleep_for = std::chrono::duration<double>(3 * deadline).count();
+                    plan_fault({fault_point::backward, guilty, 3, asleep_for});
+                    auto const outcome = outcome_of_stall(
+                        [&] { return faulty({.batch = 64}, {.devices = 2, .stages = 2, .deadline = deadline}); },
+                        two_steps, step);
+                    until_all_awake();
+                    plan_fault({});
+                    return outcome;
+                });
+            CAPTURE(found.said);
+            REQUIRE(found.stalled);
+            REQUIRE(found.device == guilty);
+            CHECK(has(found.said, " of training step 3"));
+            CHECK(
+                (has(found.said, "in move (one_f_one_b, schedule step ") || has(found.said, "in all_reduce (direct")));
         }
-        until_all_awake();
-        plan_fault({});
     }
 
     TEST_CASE("where no bits are promised, a schedule may go back in any order") {

@@ -17,6 +17,7 @@
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 #include <support/traces.hpp>
+#include <support/waiting.hpp>
 #include <support/weighing.hpp>
 #include <trainer/pipelines.hpp>
 #include <trainer/planned_faults.hpp>
@@ -38,6 +39,8 @@ using namespace trireme;
 using test_faults::until_all_awake;
 using test_support::has;
 using test_support::same_bits;
+using test_waiting::outcome_of_stall;
+using test_waiting::with_time_enough;
 using test_weighing::labelled_table;
 using test_weighing::weighing;
 
@@ -313,28 +316,29 @@ TEST_SUITE("trainer/schedule_policies") {
         for (schedule_choice const& schedule : {schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})})
             for (auto const kind : {task_kind::forward, task_kind::backward_input, task_kind::backward_weights}) {
                 int const guilty = kind == task_kind::forward ? 2 : kind == task_kind::backward_input ? 1 : 0;
-                per_device t(
-                    options_of<per_device>(),
-                    {.devices = 2, .stages = 2, .schedule = schedule, .deadline = std::chrono::milliseconds(200)});
-                auto const of = place_of_last(t.program(guilty), guilty % 2, kind);
+                auto const made = [&](std::chrono::milliseconds deadline) {
+                    return per_device(options_of<per_device>(),
+                                      {.devices = 2, .stages = 2, .schedule = schedule, .deadline = deadline});
+                };
+                auto const of = place_of_last(made(std::chrono::minutes(1)).program(guilty), guilty % 2, kind);
                 if (of.nth < 0) continue;
                 CAPTURE(std::string(schedule.name));
                 CAPTURE(std::string(name_of(kind)));
-                t.step(all);
-                plan({of.point, guilty, 2, of.nth, 0.8});
-                try {
-                    t.step(all);
-                    FAIL("the stall was not noticed");
-                } catch (deadline_error const& e) {
-                    std::string const said = e.what();
-                    CAPTURE(said);
-                    CHECK(e.device() == guilty);
-                    CHECK(has(said, " of training step 2"));
-                    CHECK((has(said, "in move (" + std::string(schedule.name) + ", schedule step ") ||
-                           has(said, "in all_reduce (direct")));
-                }
-                until_all_awake();
-                plan();
+                auto const step = [&](per_device& t) { t.step(all); };
+                auto const found =
+                    with_time_enough(std::chrono::milliseconds(200), guilty, [&](std::chrono::milliseconds deadline) {
+                        plan({of.point, guilty, 2, of.nth, std::chrono::duration<double>(3 * deadline).count()});
+                        auto const outcome = outcome_of_stall([&] { return made(deadline); }, step, step);
+                        until_all_awake();
+                        plan();
+                        return outcome;
+                    });
+                CAPTURE(found.said);
+                REQUIRE(found.stalled);
+                REQUIRE(found.device == guilty);
+                CHECK(has(found.said, " of training step 2"));
+                CHECK((has(found.said, "in move (" + std::string(schedule.name) + ", schedule step ") ||
+                       has(found.said, "in all_reduce (direct")));
             }
     }
 }
