@@ -296,6 +296,27 @@ TEST_SUITE("data/views") {
         }
     }
 
+    TEST_CASE("digests tell the changes of images, the classes, and the label to ignore") {
+        std::mt19937_64 random(test_seed());
+        files::folder const folder;
+        auto const mapped = images_of<std::uint8_t>(folder, 20, random).mapped;
+        image_changes const none, cropped{.crop_padding = 2}, cropped_more{.crop_padding = 3}, flipped{.flip = true},
+            both{.crop_padding = 2, .flip = true};
+        image_changes const all_changes[] = {none, cropped, cropped_more, flipped, both};
+        for (auto const& one : all_changes)
+            for (auto const& other : all_changes)
+                CHECK((digest(augmented(mapped, one)) == digest(augmented(mapped, other))) == (one == other));
+        auto const with = [&](auto change) {
+            auto targets = mapped.targets();
+            change(targets);
+            return digest(owned_samples(mapped.holder(), mapped.size(), mapped.inputs(), targets));
+        };
+        auto const unchanged = with([](auto&) {});
+        CHECK(unchanged == digest(mapped));
+        CHECK(unchanged != with([](auto& targets) { targets.classes = 4; }));
+        CHECK(unchanged != with([](auto& targets) { targets.ignored = 255; }));
+    }
+
     TEST_CASE("digests tell parts and standardisations from others") {
         std::mt19937_64 random(test_seed());
         files::folder const folder;

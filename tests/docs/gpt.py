@@ -29,6 +29,7 @@ with tempfile.TemporaryDirectory() as name:
 
     def logged(*arguments):
         log = folder / 'log'
+        log.unlink(missing_ok=True)
         done = run('--text', text, '--steps', 3, '--batch', 8, '--reproducible', 4, '--characters', 0, '--log', log,
                    *arguments)
         expect(done.returncode == 0, f'gpt {arguments} ends with {done.returncode}: {done.stderr}')
@@ -202,6 +203,7 @@ with tempfile.TemporaryDirectory() as name:
             done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True)
             expect(done.returncode == 3 and 'standard output: writing failed' in done.stderr,
                    f'output is lost in silence: {done.returncode} {done.stderr}')
+    (folder / 'log').unlink(missing_ok=True)
     closed = subprocess.run(short_run, preexec_fn=lambda: os.close(1))
     expect(closed.returncode == 0 and [json.loads(line)['step'] for line in (folder / 'log').read_text().splitlines()] == [1],
            'what is printed to a standard output that is closed goes into the log')

@@ -103,7 +103,7 @@ def check_results(root):
             only = ['--only', *found[2].split()] if found[2] else []
             measured = subprocess.run([sys.executable, str(root / 'bench/plot'), str(root / found[1]), '--table', *only],
                                       capture_output=True, text=True)
-            if measured.stdout != found[3]:
+            if measured.returncode or not found[3] or measured.stdout != found[3]:
                 yield (f'{page.name}: the table is not that of {found[1]}{found[2]}; it is\n{measured.stdout}'
                        f'{measured.stderr}')
 

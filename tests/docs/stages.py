@@ -70,6 +70,7 @@ def names_of(name):
 def logged(folder, name, *arguments):
     """The log of an epoch, and what in it must not depend on the layout."""
     log = folder / 'log'
+    log.unlink(missing_ok=True)
     ran = run(name, '--data', folder, '--epochs', 1, '--log', log, *arguments)
     if ran.returncode != 0:
         expect(False, f'{name} {arguments}: exit code {ran.returncode}: {ran.stderr}')
@@ -184,6 +185,7 @@ def drawn(svg, part, end):
 def step(folder, schedule, stages_of, kinds):
     """The picture has each task of each stage of each device twice, in one order, and a rank's second stage is paler."""
     path = folder / 'step.svg'
+    path.unlink(missing_ok=True)
     ran = run('step', '--data', folder, '--batch', 16, '--stages', 2, '--micro-batches', 4, '--schedule', schedule,
               '--svg', path)
     expect(ran.returncode == 0 and f', {schedule}\n' in ran.stdout, f'step {schedule}: {ran.returncode} {ran.stderr}')

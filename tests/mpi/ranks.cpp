@@ -12,6 +12,7 @@
 #include <collective/convenience.hpp>
 #include <collective/matrix.hpp>
 #include <collective/rank_messages.hpp>
+#include <mpi/parts.hpp>
 #include <support/diverging.hpp>
 #include <support/networks.hpp>
 
@@ -504,27 +505,6 @@ void shared_by_mpi() {
     if (p.index == 0) std::printf("fine\n");
 }
 
-/// A mesh of 2 x n/2: sums along each axis.
-void axes() {
-    mpi_group g(job);
-    levels const mesh(2, g.size() / 2);
-    auto const pair = g.along(mesh, 0), column = g.along(mesh, 1, mpi_windows::off);
-    require(pair->size() == 2 && pair->rank() == g.rank() % 2, "another pair");
-    require(column->size() == g.size() / 2 && column->rank() == g.rank() / 2, "another column");
-    std::vector<int> x(10, g.rank()), y = x;
-    pair->run([&](mpi_communicator& c) { all_reduce<direct>(c, x); });
-    column->run([&](mpi_communicator& c) { all_reduce<ring>(c, y); });
-    int want = 0;
-    for (int r = g.rank() % 2; r < g.size(); r += 2) want += r;
-    require(x[9] == g.rank() / 2 * 4 + 1 && y[9] == want, "wrong sums");
-    require(g.split(g.rank() == 0 ? 0 : -1, 0) == nullptr || g.rank() == 0, "a group of those who want none");
-    try {
-        g.along(levels(3, 7), 0);
-        require(false, "a mesh of another size");
-    } catch (usage_error const&) {}
-    if (g.rank() == 0) std::printf("fine\n");
-}
-
 int victim = 0; // the fourth argument
 
 struct {
@@ -549,7 +529,11 @@ struct {
     {"diverges", [] { diverges(victim); }},
     {"stuck", stuck_in_mpi},
     {"borrowed", borrowed},
-    {"axes", axes},
+    {"axes", [] { test_mpi::axes(job); }},
+    {"parts", [] { test_mpi::refused_in_parts(job); }},
+    {"native_part", [] { test_mpi::native_in_part(job); }},
+    {"numbers", [] { test_mpi::native_of_other_numbers(job); }},
+    {"goes_on", [] { test_mpi::goes_on_after_exception(job); }},
     {"share", shared_by_mpi},
     {"last", last_to_finish},
     {"guards", crossed_guards},

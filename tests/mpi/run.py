@@ -26,15 +26,33 @@ if first.code != 0:
     print(f'{mpirun} starts nothing here:\n{first.output}')
     sys.exit(77)
 
+ways = [('automatic', 0), ('off', 0), ('automatic', 2)]
+run = ranks(2, 'axes', 'required')
+no_windows = run.code == 4 and 'the processes of a machine cannot share memory' in run.output
+if no_windows:
+    print(f'left out: windows, which no ranks can make here: {run.said[:1]}', flush=True)
+else:
+    expect('windows are required', run, {'succeeds': run.code == 0 and 'fine' in run.output})
+
+
+def joined(count, windows, per_machine):
+    """The words of a group that says how its ranks are joined."""
+    if windows == 'off':
+        return 'which send messages (windows are off)'
+    if no_windows:
+        return 'which send messages ('
+    return 'which share the memory of a machine and send' if 0 < per_machine < count else 'which share memory'
+
+
 # ---- what is computed ----
 
-ways = [('automatic', 0), ('off', 0), ('automatic', 2)]
 for n in (1, 2, 3, 4, 5, 8):
     for windows, per_machine in ways:
         if per_machine == 0 or n > per_machine:
             run = ranks(n, 'matrix', windows, per_machine)
             expect(f'every collective: {n} ranks, windows {windows}, {per_machine or "all"} on a machine', run,
-                   {'succeeds': run.code == 0, 'says how ranks are joined': f'{n} process' in run.output})
+                   {'succeeds': run.code == 0, 'says how many ranks there are': f'{n} process' in run.output,
+                    'says how they are joined': n == 1 or joined(n, windows, per_machine) in run.output})
 
 for n in (1, 2, 3, 4):
     want = subprocess.run([program, 'threads', str(n)], capture_output=True, text=True, check=True).stdout
@@ -46,6 +64,19 @@ for n in (1, 2, 3, 4):
 
 run = ranks(6, 'axes', 'automatic', 2)
 expect('sums along the axes of a mesh', run, {'succeeds': run.code == 0 and 'fine' in run.output})
+for windows, per_machine in ways:
+    name = f'windows {windows}, {per_machine or "all"} on a machine'
+    run = ranks(4, 'parts', windows, per_machine, limit=60)
+    expect(f'calls that a group and its parts refuse, {name}', run,
+           {'succeeds': run.code == 0 and 'fine' in run.output})
+    refused = [('native_part', 'MPI knows the whole group alone'),
+               ('numbers', 'MPI adds float, double and int32_t')]
+    if (windows, per_machine) != ('automatic', 0): # ranks that share memory alone leave a sum without messages
+        refused.append(('goes_on', 'was given up after an exception: make a new group'))
+    for case, words in refused:
+        run = ranks(4, case, windows, per_machine, limit=60)
+        expect(f'refused with "{words}", {name}', run,
+               {'fails': run.code not in (0, None), 'in these words': run.said and all(words in s for s in run.said)})
 run = ranks(3, 'share')
 expect('what process 0 knows is known to all', run, {'succeeds': run.code == 0 and 'fine' in run.output})
 run = ranks(3, 'borrowed')

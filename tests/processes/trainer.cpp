@@ -41,6 +41,8 @@ using once_over_threads = trainer<small, cross_entropy, sgd_momentum, on<mesh<ho
                                   reproducible<fixed_tree, dynamic>, hold_weights<once>>;
 using once_over_processes = trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
                                     reproducible<fixed_tree, dynamic>, hold_weights<once>, transport<shared_windows>>;
+using staged_over_processes =
+    trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<1>, pp<dynamic>>>, transport<shared_windows>>;
 
 void require(bool right, char const* otherwise) {
     if (!right) throw std::runtime_error(otherwise);
@@ -161,11 +163,10 @@ void weights_are_refused_by_all() {
 /// The description of a trainer, without the trainer.
 template<class Network, class Loss = cross_entropy, class Optimizer = sgd, class Initialiser = xavier_uniform,
          class Kernels = portable, class T = float>
-std::string described(float rate = 0.1f, std::size_t batch = 64, std::uint64_t seed = 0, std::size_t shards = 0,
-                      strategy_choice strategy = direct{}) {
+std::string described(parallel_layout const& l = {.replicas = 2}, float rate = 0.1f, std::size_t batch = 64,
+                      std::uint64_t seed = 0) {
     typename trainer<Network, Loss, Optimizer, on<mesh<host, dp<dynamic>>>>::options o{
         .learning_rate = rate, .batch = batch, .seed = seed};
-    parallel_layout const l{.replicas = 2, .strategy = strategy, .logical_shards = shards};
     return agreement<composition<Network, Loss, Optimizer, Kernels, T>, Initialiser>(o, l);
 }
 
@@ -180,22 +181,38 @@ TEST_SUITE("processes/trainer") {
         using other_order = network<input<1, 28, 28>, conv2d<3, kernel<3>>, avg_pool2d<2>, relu, flatten, linear<10>>;
         using with_dropout = network<input<1, 28, 28>, conv2d<3, kernel<3>>, relu, avg_pool2d<2>, flatten,
                                      dropout<percent<50>>, linear<10>>;
+        parallel_layout const replicated{.replicas = 2};
+        parallel_layout const staged{.replicas = 2, .stages = 2, .micro_batches = 4, .cut = &cut_before<2>::rows<a>};
+        auto const with = [](parallel_layout l, auto change) {
+            change(l);
+            return described<a>(l);
+        };
         std::string const texts[] = {described<a>(),
                                      described<other_function>(),
                                      described<other_pooling>(),
                                      described<other_order>(),
                                      described<with_dropout>(),
+                                     described<a, cross_entropy_with<ignoring<255>>>(),
                                      described<a, cross_entropy, sgd_momentum>(),
                                      described<a, cross_entropy, sgd_nesterov>(),
                                      described<a, cross_entropy, sgd, he_normal>(),
                                      described<a, cross_entropy, sgd, xavier_uniform, reference>(),
                                      described<a, cross_entropy, sgd, xavier_uniform, portable, double>(),
-                                     described<a>(std::nextafter(0.1f, 1.0f)),
-                                     described<a>(0.1f, 65),
-                                     described<a>(0.1f, 64, 1),
-                                     described<a>(0.1f, 64, 0, 8),
-                                     described<a>(0.1f, 64, 0, 0, ring{}),
-                                     described<a>(0.1f, 64, 0, 0, compressed<bf16, ring>{})};
+                                     described<a>(replicated, std::nextafter(0.1f, 1.0f)),
+                                     described<a>(replicated, 0.1f, 65),
+                                     described<a>(replicated, 0.1f, 64, 1),
+                                     with(replicated, [](auto& l) { l.replicas = 3; }),
+                                     with(replicated, [](auto& l) { l.logical_shards = 8; }),
+                                     with(replicated, [](auto& l) { l.strategy = ring{}; }),
+                                     with(replicated, [](auto& l) { l.strategy = compressed<bf16, ring>{}; }),
+                                     with(replicated, [](auto& l) { l.micro_batches = 4; }),
+                                     with(replicated, [](auto& l) { l.shared_weights = true; }),
+                                     described<a>(staged),
+                                     with(staged, [](auto& l) { l.micro_batches = 2; }),
+                                     with(staged, [](auto& l) { l.passes = 2; }),
+                                     with(staged, [](auto& l) { l.schedule = gpipe{}; }),
+                                     with(staged, [](auto& l) { l.cut = &cut_before<3>::rows<a>; }),
+                                     with(staged, [](auto& l) { l.shared_weights = true; })};
         for (auto const& one : texts)
             for (auto const& other : texts) CHECK((one == other) == (&one == &other));
         // a layer of one's own may have one name and two meanings
@@ -222,6 +239,12 @@ TEST_SUITE("processes/trainer") {
         refused<launch_error>("weight_decay 0", "weight_decay 0.5", with([](auto& o) { o.weight_decay = 0.5f; }));
         refused<launch_error>("momentum 0.9", "momentum 0.8", with([](auto& o) { o.momentum = 0.8f; }));
         refused<launch_error>("batch 64", "batch 63", with([](auto& o) { o.batch = 63; }));
+        refused<launch_error>("3 micro-batches", "6 micro-batches", [](auto s, int rank) {
+            staged_over_processes const t({.batch = 64}, {.stages = 3,
+                                                          .micro_batches = rank == 1 ? 6u : 3u,
+                                                          .deadline = s.run.deadline,
+                                                          .processes = s.run.processes});
+        });
     }
 
     TEST_CASE("ranks with other samples are told so in the same step") {
