@@ -28,12 +28,10 @@ class compiler:
         self.environment = {**os.environ, 'LC_ALL': 'C'}
         self.folder = folder
         include = misuses.FOLDER.parent.parent / 'include'
-        version = passed.version_of(command)
-        self.known = passed.passed(
-            version, *(word.replace(str(include.parent), '.') for word in command),
-            pathlib.Path(__file__).read_bytes(), PRELUDE.read_bytes(),
+        self.known = passed.of(
+            command, include.parent, pathlib.Path(__file__).read_bytes(), PRELUDE.read_bytes(),
             *(part for path in sorted(include.rglob('*.hpp')) for part in (path.relative_to(include), path.read_bytes())))
-        self.is_clang = is_clang = b'clang' in version
+        self.is_clang = is_clang = b'clang' in passed.version_of(command)
         # source lines that the compiler repeats are no messages
         no_source_lines = '-fno-caret-diagnostics' if is_clang else '-fno-diagnostics-show-caret'
         self.command = command + [no_source_lines, '-fdiagnostics-color=never']

@@ -40,8 +40,8 @@ def main():
     root, command = pathlib.Path(sys.argv[1]).resolve(), sys.argv[split + 1:]
     command += ['-I' + str(root / folder) for folder in ('tests', 'examples')]
     headers = [path for folder in ('include', 'tests', 'examples') for path in sorted((root / folder).rglob('*.hpp'))]
-    known = passed.passed(passed.version_of(command), *(word.replace(str(root), '.') for word in command),
-                          *(part for path in headers for part in (path.relative_to(root), path.read_bytes())))
+    known = passed.of(command, root,
+                      *(part for path in headers for part in (path.relative_to(root), path.read_bytes())))
     missing, flags = {}, {}
     for header, (needed, package) in LIBRARIES.items():
         flags[header] = flags_of(package)

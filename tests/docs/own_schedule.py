@@ -24,9 +24,8 @@ told = ' '.join(re.sub(r'^// ', '', found[2], flags=re.M).split())
 wrong = program[:found.start()] + found[1] + '\n' + program[found.end(2):]
 parts = [part.strip() for part in told.split('...')]
 
-known = passed.passed(passed.version_of(command), *(word.replace(str(root), '.') for word in command),
-                      pathlib.Path(__file__).read_bytes(), wrong, *parts,
-                      *(path.read_bytes() for path in sorted((root / 'include').rglob('*.hpp'))))
+known = passed.of(command, root, pathlib.Path(__file__).read_bytes(), wrong, *parts,
+                  *(path.read_bytes() for path in sorted((root / 'include').rglob('*.hpp'))))
 faults = []
 if not known.knows():
     done = subprocess.run([*command, '-fsyntax-only', '-fdiagnostics-color=never', '-x', 'c++', '-'], input=wrong,

@@ -72,8 +72,8 @@ ON_THE_WAY = [
 
 command = sys.argv[sys.argv.index('--') + 1:]
 include = root / 'include/trireme'
-known = passed.passed(
-    passed.version_of(command), *(word.replace(str(root), '.') for word in command), pathlib.Path(__file__).read_bytes(),
+known = passed.of(
+    command, root, pathlib.Path(__file__).read_bytes(),
     *((root / 'examples/puzzles' / name).read_bytes() for name in ('puzzle.hpp', 'draw.cpp', 'run.py')),
     *(path.read_bytes() for folder in ('core', 'schedule') for path in sorted((include / folder).rglob('*.hpp'))))
 

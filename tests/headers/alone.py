@@ -100,7 +100,7 @@ def main():
                 + ours + 'int main() {}\n')
     if not is_nvcc(command) and not library: # which would have to be linked
         texts['together'] = together
-    known = passed.passed(passed.version_of(command), *(word.replace(str(root), '.') for word in command))
+    known = passed.of(command, root)
 
     def attempt(name):
         depends = [texts[name]]

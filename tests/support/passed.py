@@ -60,6 +60,11 @@ def add(key, parts):
         key.update(len(data).to_bytes(8, 'little') + data) # so that no two lists of parts look alike
 
 
+def of(command, root, *parts):
+    """What a compiler, with its flags, has been found to do of a tree, wherever that lies, and of these parts."""
+    return passed(version_of(command), *(word.replace(str(root), '.') for word in command), *parts)
+
+
 def version_of(command):
     """What a compiler, the first words of a command, says of itself."""
     words = 2 if pathlib.Path(command[0]).name == 'ccache' else 1
