@@ -9,6 +9,7 @@ seconds, with the work per second of a measurement about that long. Contenders t
 minutes strike all of them; what is compared are the ratios of one round, and their median is the result.
 """
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -115,15 +116,25 @@ class Bench:
         """The rounds in which nothing else ran."""
         return self.undisturbed(count, lambda number: self.round(workers, number, seconds))
 
-    def fastest(self, what, contenders, start, seconds, scale=1):
-        """The fastest of some contenders by a first measurement of each; `start(contender)` starts its worker. A note has
-        `scale` times their figures, and says which do not work."""
+    def columns(self, workers, count, seconds):
+        """[worker][round]: what each worker measured; they end behind the last round."""
+        with contextlib.ExitStack() as stack:
+            return list(zip(*self.rounds([stack.enter_context(worker) for worker in workers], count, seconds)))
+
+    def fastest(self, what, contenders, start, seconds, scale=1, warm_up=0, measurements=2):
+        """The fastest of some contenders by some first measurements of each, without those that warm it up;
+        `start(contender)` starts its worker. A note has `scale` times their figures, and says which do not work."""
         speed, broken = {}, []
         for contender in contenders:
             self.wait_for_quiet()
+            begin = time.monotonic()
             try:
                 with start(contender) as worker:
-                    speed[contender] = statistics.median(worker.measure(seconds) for _ in range(2))
+                    took = time.monotonic() - begin
+                    figures = [worker.measure(seconds) for _ in range(warm_up + measurements)]
+                    speed[contender] = statistics.median(figures[warm_up:])
+                if took > 60:
+                    self.note(f'{contender}: {took:.0f} s until it was measured')
             except (SystemExit, OSError) as e:
                 broken.append(f'{contender} does not work ({e})')
         self.note(f'{what}: ' + ', '.join([*(f'{c} {scale * s:.4g}' for c, s in speed.items()), *broken]))

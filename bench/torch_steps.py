@@ -84,16 +84,22 @@ def predictor(training, mode, batch):
     return step
 
 
-def answer(step, batch, warm_up, rank, devices):
-    """The dialogue of a worker: `step()` trains one step and returns its loss, if this rank has it. Every rank calls it."""
+def number_of_first(devices):
+    """A function that returns rank 0's number on every rank."""
     request = torch.zeros(1)
 
-    def steps_of_request(n):  # rank 0 tells the others how many steps come next
+    def number(n):
         request[0] = n
         if devices > 1:
             torch.distributed.broadcast(request, 0)
         return int(request.item())
 
+    return number
+
+
+def answer(step, batch, warm_up, rank, devices):
+    """The dialogue of a worker: `step()` trains one step and returns its loss, if this rank has it. Every rank calls it."""
+    steps_of_request = number_of_first(devices)
     if rank != 0:
         while (n := steps_of_request(0)) > 0:
             for _ in range(n):

@@ -15,6 +15,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent / 'support'))
+from checks import ends  # noqa: E402
+
 VERSION = '23.1.5'
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENDINGS = ('.cpp', '.hpp', '.cu', '.cuh')
@@ -63,13 +66,11 @@ if sys.argv[1:] == ['--check']:
     checked = subprocess.run([installed(), '--dry-run', '--ferror-limit=1', *files], capture_output=True, text=True,
                              check=False)
     wrong = sorted({line.split(':')[0] for line in checked.stderr.splitlines() if '-Wclang-format-violations' in line})
-    for path in wrong:
-        print(f'{os.path.relpath(path, ROOT)}: formatting would change it; run python3 tests/format.py')
+    faults = [f'{os.path.relpath(path, ROOT)}: formatting would change it; run python3 tests/format.py'
+              for path in wrong]
     if checked.returncode != 0 and not wrong:
-        print(checked.stderr)
-        wrong = ['clang-format itself']
-    print(f'{len(files) - len(wrong)} passed, {len(wrong)} failed')
-    sys.exit(1 if wrong else 0)
+        faults = [checked.stderr]
+    sys.exit(ends(faults, len(files)))
 if any(name.startswith('-') for name in sys.argv[1:]):
     sys.exit(__doc__)
 others = [name for name in sys.argv[1:] if not name.endswith(ENDINGS)]

@@ -257,6 +257,8 @@ def verdict(code, output):
     note = f'{counted[1]} passed, {counted[2]} failed' if counted else ''
     if errors and (n := max(int(a or b) for a, b in errors)):
         note = f'{n} errors of the sanitizer; {note}'
+    if code == 0 and counted and counted[1] == counted[2] == '0':
+        return 'FAILED', 'no test case has run'  # doctest ends with 0 where no case has the name
     if code == 0:
         return 'ok', note
     return ('skipped', '') if code == 77 else ('FAILED', note or f'exit code {code}')

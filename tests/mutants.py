@@ -35,6 +35,9 @@ import tempfile
 import threading
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent / 'support'))
+from checks import ends  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = pathlib.Path('include/trireme')
 TABLE = ROOT / 'tests' / 'mutants.txt'
@@ -396,8 +399,7 @@ def main():
     faults = list(faults_of(mutations, ROOT))
     quick_suite(ROOT)
     if asked.check or faults:
-        print('\n'.join(faults + [f'{len(mutations) - len(faults)} passed, {len(faults)} failed']))
-        return 2 if faults else 0
+        return 2 * ends(faults, len(mutations))
     before = json.loads(asked.compare.read_text(encoding='utf-8')) if asked.compare else {}
     chosen = [mutation for mutation in mutations if any(text in mutation.name for text in asked.only)]
     if asked.sample:

@@ -244,12 +244,15 @@ still=
 ! setarch "$(uname -m)" -R true 2>/dev/null || still="--wrapper=setarch $(uname -m) -R"
 sanitized="-Dcuda=disabled -Doptimization=1 -Db_lundef=false $together"
 
-# On a push the other compiler's programs are those with address checks, for fewer instructions than this machine may
-# have: all three in one build.
+# The other compiler makes the programs with address checks, if it can: g++ optimises them three times as long. On a push
+# they are all that it makes, for fewer instructions than this machine may have: all three in one build.
 with_addresses=$cxx
-if [ "$mode" = push ] && [ -n "$others" ] && sanitizes "${others# }"; then
-    with_addresses=${others# } others=
-fi
+for other in $others; do
+    sanitizes "$other" || continue
+    with_addresses=$other
+    [ "$mode" = nightly ] || others=
+    break
+done
 for other in $others; do
     # shellcheck disable=SC2086
     stage "$other" "$other" quick "-Dcuda=disabled $together" $programs
@@ -257,15 +260,16 @@ done
 v3=
 ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3
 checked=$programs
-[ "$with_addresses" = "$cxx" ] || checked="$files --no-suite headers" # the other compiler's first build; headers alone were the first's
-some=-Dcpp_args=-g1 # lines are all that a message names; types for a debugger would take a third of the compilers' time
-if [ "$mode" != nightly ]; then
-    some=-Dtest_folders=core,data,device,kernels,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes,concepts
-    # checking every sum of an address and an index takes half of the compiler's time, and finds little that is used;
-    # asking every address whether it is null, or of an object that is large enough, takes a fifth of the rest, and
-    # address checks find both; asking for alignment and for an object's type takes another; lines take a fifth, and
-    # messages name functions without them
-    some="$some $strict -Dexamples=disabled -Dcpp_args=-fno-sanitize=pointer-overflow,null,object-size,alignment,vptr"
+[ "$with_addresses" = "$cxx" ] || [ "$mode" = nightly ] ||
+    checked="$files --no-suite headers" # the other compiler's first build; headers alone were the first's
+# Checking every sum of an address and an index takes half of the compiler's time, and finds little that is used; asking
+# every address whether it is null, or of an object that is large enough, takes a fifth of the rest, and address checks
+# find both; lines take a fifth, and messages name functions without them. Asking for alignment and for an object's type
+# takes another fifth: nightly.
+some=-Dcpp_args=-fno-sanitize=pointer-overflow,null,object-size
+if [ "$mode" = push ]; then
+    some="$some,alignment,vptr $strict -Dexamples=disabled"
+    some="$some -Dtest_folders=core,data,device,kernels,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes,concepts"
 fi
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}" # else it is only printed
 # shellcheck disable=SC2086

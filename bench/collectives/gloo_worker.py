@@ -4,14 +4,16 @@
 
 The step and the clock are those of steps.hpp.
 """
-import os
-import random
+import pathlib
 import statistics
 import sys
 import time
 
 import torch
 from torch import distributed
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import torch_steps  # noqa: E402
 
 
 def run(rank, ranks, buffer, steps):
@@ -31,17 +33,10 @@ def run(rank, ranks, buffer, steps):
     return statistics.median((left - came).tolist())
 
 
-def work(rank, ranks, size):
-    torch.set_num_threads(1)
-    distributed.init_process_group('gloo', rank=rank, world_size=ranks)
+def work(size, rank, ranks):
+    torch_steps.begin(rank, ranks)
     buffer = torch.zeros(size // 4)
-    request = torch.zeros(1)
-
-    def steps_of_request(n):  # rank 0 tells the others how many steps come next
-        request[0] = n
-        distributed.broadcast(request, 0)
-        return int(request.item())
-
+    steps_of_request = torch_steps.number_of_first(ranks)
     if rank != 0:
         while (n := steps_of_request(0)) > 0:
             run(rank, ranks, buffer, n)
@@ -61,16 +56,5 @@ def work(rank, ranks, size):
     steps_of_request(0)
 
 
-def main():
-    ranks, size = int(sys.argv[1]), int(sys.argv[2])
-    os.environ.setdefault('MASTER_ADDR', '127.0.0.1')
-    os.environ.setdefault('MASTER_PORT', str(random.randint(20000, 60000)))
-    os.environ['GLOO_SOCKET_IFNAME'] = 'lo'
-    context = torch.multiprocessing.get_context('spawn')
-    for rank in range(1, ranks):
-        context.Process(target=work, args=(rank, ranks, size), daemon=True).start()
-    work(0, ranks, size)
-
-
 if __name__ == '__main__':
-    main()
+    torch_steps.on_ranks(work, int(sys.argv[1]), int(sys.argv[2]))

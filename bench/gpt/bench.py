@@ -13,7 +13,6 @@ speedup/gpt/batchB            the same global batch on two devices and on one
 
 PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row.
 """
-import contextlib
 import pathlib
 
 from pipeline.bench import facts_of, torch_modules, torch_names
@@ -45,9 +44,7 @@ def run(bench):
                             contexts[net])
 
     def columns(workers):
-        """What each worker measured, round by round; they take turns."""
-        with contextlib.ExitStack() as stack:
-            return list(zip(*bench.rounds([stack.enter_context(worker) for worker in workers], count, seconds)))
+        return bench.columns(workers, count, seconds)
 
     def row(case, peer, ours, theirs, mode, context=128):
         """Workers count windows."""

@@ -22,7 +22,6 @@ import os
 import pathlib
 import statistics
 import subprocess
-import time
 
 folder = pathlib.Path(__file__).resolve().parent
 modes = ['eager', 'compile', 'autotune', 'reduce-overhead', 'graph', 'compile-graph']
@@ -63,34 +62,20 @@ def run(bench):
         """The mode that is fastest here; the modes that do not work are named."""
         if bench.quick:
             return quick_mode + ways[0]
-        speed, broken = {}, []
-        for mode in [mode + way for mode in modes for way in ways]:
-            try:
-                start = time.monotonic()
-                with torch(batch, feed, mode, network) as worker:
-                    worker.measure(seconds)
-                    speed[mode] = statistics.median(worker.measure(seconds) for _ in range(3))
-                if time.monotonic() - start > 60:
-                    bench.note(f'PyTorch {mode}: {time.monotonic() - start:.0f} s until it was measured')
-            except (SystemExit, OSError) as e:
-                broken.append(f'{mode} ({e})')
-        bench.note(f'PyTorch {network} {feed}, batch {batch}, samples/s: ' + ', '.join(f'{m} {s:.0f}' for m, s in speed.items()))
-        if broken:
-            bench.note('these modes do not work: ' + '; '.join(broken))
-        return max(speed, key=speed.get, default=None)
+        return bench.fastest(f'PyTorch {network} {feed}, batch {batch}, samples/s',
+                             [mode + way for mode in modes for way in ways],
+                             lambda mode: torch(batch, feed, mode, network), seconds, warm_up=1, measurements=3)
 
     def lenet(batch):
         """All rows of one batch size: every contender takes its turn in every round."""
-        mode = {'fed': fastest_torch(batch, 'fed')}
-        mode['resident'] = mode['fed'] if bench.quick else fastest_torch(batch, 'resident')
-        mode = {feed: m for feed, m in mode.items() if m is not None}
-        with contextlib.ExitStack() as stack:
-            names = ['fit', *ways, 'step', *mode]
-            workers = [stack.enter_context(bench.worker(bench.program('gpu_trireme'), batch, way))
-                       for way in names if way not in mode]
-            workers += [stack.enter_context(torch(batch, feed, m)) for feed, m in mode.items()]
-            table = bench.rounds(workers, count, seconds)
-        figure = {name: [line[i] for line in table] for i, name in enumerate(names)}
+        mode = {}
+        for feed in ('fed', 'resident'):
+            with contextlib.suppress(SystemExit): # no mode works, which is noted; our own rows need none
+                mode[feed] = fastest_torch(batch, feed)
+        own = ['fit', *ways, 'step']
+        workers = [bench.worker(bench.program('gpu_trireme'), batch, way) for way in own]
+        workers += [torch(batch, feed, m) for feed, m in mode.items()]
+        figure = dict(zip([*own, *mode], bench.columns(workers, count, seconds)))
         case = f'lenet-gpu/batch{batch}'
         for feed in mode:
             bench.row(case + ('/resident' if feed == 'resident' else ''), 'torch', figure['fit'], figure[feed],
@@ -103,30 +88,20 @@ def run(bench):
     def resnet18(batch, dtype):
         precision = '' if dtype == 'f32' else '+bf16'
         mode = fastest_torch(batch, 'fed', 'resnet18', ('+channels-last' + precision, precision))
-        if mode is None:
-            raise SystemExit('no mode of PyTorch works')
-        with contextlib.ExitStack() as stack:
-            workers = [stack.enter_context(w) for w in (bench.worker(bench.program('gpu_resnet18'), batch, dtype),
-                                                        torch(batch, 'fed', mode, 'resnet18'))]
-            ours, theirs = zip(*bench.rounds(workers, count, seconds))
+        ours, theirs = bench.columns([bench.worker(bench.program('gpu_resnet18'), batch, dtype),
+                                      torch(batch, 'fed', mode, 'resnet18')], count, seconds)
         bench.row(f'resnet18-gpu/{dtype}/batch{batch}', 'torch', ours, theirs, 'images/s', mode=mode)
 
     def gpt(network, batch, dtype):
         mode = fastest_torch(batch, 'fed', network, ('' if dtype == 'f32' else '+bf16',))
-        if mode is None:
-            raise SystemExit('no mode of PyTorch works')
-        with contextlib.ExitStack() as stack:
-            workers = [stack.enter_context(w) for w in (bench.worker(bench.program('gpu_gpt'), network, batch, dtype),
-                                                        torch(batch, 'fed', mode, network))]
-            ours, theirs = ([contexts[network] * x for x in column] for column in
-                            zip(*bench.rounds(workers, count, seconds)))
+        columns = bench.columns([bench.worker(bench.program('gpu_gpt'), network, batch, dtype),
+                                 torch(batch, 'fed', mode, network)], count, seconds)
+        ours, theirs = ([contexts[network] * x for x in column] for column in columns)
         bench.row(f'gpt-gpu/{network}/{dtype}/batch{batch}', 'torch', ours, theirs, 'tokens/s', mode=mode)
 
     def orders(batch):
-        with contextlib.ExitStack() as stack:
-            workers = [stack.enter_context(bench.worker(bench.program('gpu_resnet18'), batch, way))
-                       for way in ('bf16', 'bf16-first')]
-            last, first = zip(*bench.rounds(workers, count, seconds))
+        last, first = bench.columns([bench.worker(bench.program('gpu_resnet18'), batch, way)
+                                     for way in ('bf16', 'bf16-first')], count, seconds)
         bench.row(f'resnet18-gpu/bf16/batch{batch}/channels-first', 'itself', last, first, 'images/s')
 
     def nodes(batch):

@@ -9,6 +9,7 @@
 //                                      empty kernels. (GRAPH - (SUM - EMPTY)) / NODES is what a node costs by itself;
 //                                      it is less where nodes run beside one another.
 
+#include "../lenet/network.hpp"
 #include "timing.hpp"
 
 #include <cxxabi.h>
@@ -29,8 +30,7 @@ namespace {
 
 using namespace trireme;
 
-using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, conv2d<16, kernel<5>>,
-                      sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
+using bench::lenet;
 using lenet_trainer = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>>;
 using options = lenet_trainer::options;
 using model_type = composition<lenet, cross_entropy, sgd, cuda_kernels, float>;

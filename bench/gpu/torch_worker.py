@@ -27,16 +27,10 @@ from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import torch_gpt  # noqa: E402
+import torch_lenet  # noqa: E402
 import torch_resnet18  # noqa: E402
 
 MODES = ('eager', 'compile', 'autotune', 'reduce-overhead', 'graph', 'compile-graph')
-
-
-def lenet():
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2),
-        nn.Conv2d(6, 16, 5), nn.Sigmoid(), nn.AvgPool2d(2), nn.Flatten(),
-        nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
 
 
 def images(count):
@@ -79,7 +73,7 @@ def of_tokens(network, context, vocabulary, count):
 
 
 TRAININGS = {
-    'lenet': Training(lenet, functools.partial(images, 61440)),
+    'lenet': Training(torch_lenet.lenet, functools.partial(images, 61440)),
     'resnet18': Training(torch_resnet18.resnet18, functools.partial(images, 16384)),
     'width256': of_tokens(functools.partial(torch_gpt.gpt, 6, 256, 8, 256), 256, 256, 4096),
     'gpt2': of_tokens(gpt2, 1024, 50304, 128),

@@ -6,6 +6,7 @@
 // WAY is one of: fit, epochs as a user trains; fit-eager, the same without a graph; fit-blocks and fit-libraries, the
 // same by other kernels; step, one call of `step` per batch, which waits for the loss.
 
+#include "../lenet/network.hpp"
 #include "worker.hpp"
 
 #include <cstdio>
@@ -18,10 +19,8 @@ namespace {
 using namespace trireme;
 using gpu_bench::answer_images;
 
-using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, conv2d<16, kernel<5>>,
-                      sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
 template<class Kernels>
-using trainer_by = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>, kernels<Kernels>>;
+using trainer_by = data_parallel_trainer<bench::lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>, kernels<Kernels>>;
 
 constexpr std::size_t images = 61440;
 

@@ -13,7 +13,6 @@ dlib's are float tensors that are ready in memory; ours are bytes, gathered in a
 """
 import contextlib
 import pathlib
-import statistics
 
 folder = pathlib.Path(__file__).resolve().parent
 modes = ['eager', 'channels-last', 'compile']
@@ -29,16 +28,9 @@ def run(bench):
         return bench.worker(bench.peers / 'bin/python3', folder / 'torch_worker.py', mode, batch, devices)
 
     def fastest_torch(batch, devices):
-        """The mode that is fastest here, and a worker that runs it."""
-        speed = {}
-        for mode in modes:
-            with torch(batch, devices, mode) as worker:
-                worker.measure(seconds)
-                speed[mode] = statistics.median(worker.measure(seconds) for _ in range(3))
-        mode = max(speed, key=speed.get)
-        bench.note(f'PyTorch, batch {batch}, {devices} device(s), samples/s: '
-                   + ', '.join(f'{m} {s:.0f}' for m, s in speed.items()))
-        return mode
+        """The mode that is fastest here."""
+        return bench.fastest(f'PyTorch, batch {batch}, {devices} device(s), samples/s', modes,
+                             lambda mode: torch(batch, devices, mode), seconds, warm_up=1, measurements=3)
 
     def group(batch):
         """All rows of one batch size: every contender takes its turn in every round."""
@@ -77,26 +69,18 @@ def run(bench):
         """Numbers of samples up to two granules, in turn, each beside one granule on one device."""
         cases = [(samples, devices) for samples in (1, 2, 4, 8, 12, 16, 24, 32) for devices in (1, 2)
                  if samples >= devices]
-        with contextlib.ExitStack() as stack:
-            workers = [stack.enter_context(trireme(*case)) for case in cases]
-            table = bench.rounds(workers, count, seconds)
-        granule = [line[cases.index((16, 1))] for line in table]
-        for i, (samples, devices) in enumerate(cases):
-            bench.row(f'lenet/samples{samples}/devices{devices}', 'ours of 16', [line[i] for line in table], granule,
+        figure = dict(zip(cases, bench.columns([trireme(*case) for case in cases], count, seconds)))
+        for samples, devices in cases:
+            bench.row(f'lenet/samples{samples}/devices{devices}', 'ours of 16', figure[samples, devices], figure[16, 1],
                       'samples/s')
 
     def predictions(batch):
-        speed = {}
-        for mode in ('eager', 'channels-last', 'compile', 'channels-last-compile', 'freeze'):
-            with torch(batch, 1, 'predict-' + mode) as worker:
-                worker.measure(seconds)
-                speed[mode] = statistics.median(worker.measure(seconds) for _ in range(3))
-        mode = max(speed, key=speed.get)
-        bench.note(f'PyTorch, outputs of batch {batch}, samples/s: ' + ', '.join(f'{m} {s:.0f}' for m, s in speed.items()))
-        with bench.worker(bench.program('lenet_predict'), batch) as ours, torch(batch, 1, 'predict-' + mode) as theirs:
-            table = bench.rounds([ours, theirs], count, seconds)
-        bench.row(f'predict/lenet/batch{batch}/devices1', 'torch', [line[0] for line in table],
-                  [line[1] for line in table], 'samples/s', mode=mode)
+        mode = bench.fastest(f'PyTorch, outputs of batch {batch}, samples/s',
+                             [*modes, 'channels-last-compile', 'freeze'],
+                             lambda mode: torch(batch, 1, 'predict-' + mode), seconds, warm_up=1, measurements=3)
+        ours, theirs = bench.columns([bench.worker(bench.program('lenet_predict'), batch),
+                                      torch(batch, 1, 'predict-' + mode)], count, seconds)
+        bench.row(f'predict/lenet/batch{batch}/devices1', 'torch', ours, theirs, 'samples/s', mode=mode)
 
     for batch in (256, 64, 2, 1):
         group(batch)

@@ -4,18 +4,14 @@
 
 #include "../made_up.hpp"
 #include "../step_worker.hpp"
-
-#include <trireme/trireme.hpp>
+#include "network.hpp"
 
 #include <cstddef>
 
-// What the workers share that train LeNet in Trireme: the network, how many images, a measurement.
+// Workers that train LeNet in Trireme share the network, the number of images and a measurement.
 namespace bench {
 
 using namespace trireme;
-
-using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, conv2d<16, kernel<5>>,
-                      sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
 
 /// Different ones, drawn in an order that is shuffled anew in every epoch.
 inline constexpr std::size_t images = 8192;

@@ -33,10 +33,8 @@ def run(bench):
     alone, together = fastest_torch(128, 1), fastest_torch(256, 2)
 
     def beside_torch(case, peer, batch, devices, mode, program='resnet18_trireme'):
-        with contextlib.ExitStack() as stack:
-            workers = [stack.enter_context(w) for w in (trireme(batch, devices, program), torch(batch, devices, mode))]
-            table = bench.rounds(workers, count, batch / 40 / devices)
-        ours, theirs = zip(*table)
+        ours, theirs = bench.columns([trireme(batch, devices, program), torch(batch, devices, mode)], count,
+                                     batch / 40 / devices)
         bench.row(case, peer, ours, theirs, 'images/s', mode=mode)
         bench.save()
 

@@ -15,15 +15,15 @@ import xml.etree.ElementTree
 
 root = pathlib.Path(sys.argv[1])
 lenet, micro, collectives, move, pipeline, cores = sys.argv[2:]
-sys.path.insert(0, str(root / 'bench'))
+sys.path[:0] = [str(root / 'bench'), str(root / 'tests/support')]
 import harness  # noqa: E402
+from checks import ends  # noqa: E402
 
-failures = []
+checks = []
 
 
 def check(what, holds):
-    if not holds:
-        failures.append(what)
+    checks.append((what, holds))
 
 
 def exit_code(*command):
@@ -112,6 +112,11 @@ with contextlib.redirect_stdout(io.StringIO()) as printed:
         check('no contender works: an error', False)
     except SystemExit as e:
         check('no contender works', 'none' in str(e))
+    turns.clear()
+    bench.fastest('warm', ['a', 'b'], start, 0.1, warm_up=1, measurements=2)
+    turns.clear()
+    check('columns of figures', bench.columns([start('a'), start('b')], 2, 0.1) == [(1, 4), (2, 3)])
+check('figures that warm up do not count', '  warm: a 2.5, b 5.5\n' in printed.getvalue())
 check('a note of the contenders', '  some: a 75, b 95, broken does not work (it ended)\n' in printed.getvalue())
 
 # what something has disturbed is measured again, until there is no patience left
@@ -169,6 +174,4 @@ with tempfile.TemporaryDirectory() as folder:
         answer = exit_code(*script, *wrong)
         check(f'run.sh refuses {wrong}', answer.returncode == 2 and answer.stderr != '')
 
-for failure in failures:
-    print('FAILED:', failure)
-sys.exit(1 if failures else 0)
+sys.exit(ends([f'FAILED: {what}' for what, holds in checks if not holds], len(checks)))

@@ -7,6 +7,7 @@
 #include <trireme/trireme.hpp>
 
 #include <collective/all_to_allv.hpp>
+#include <collective/ended_group.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <support/messages.hpp>
@@ -16,7 +17,6 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
-#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -63,20 +63,6 @@ private:
         return {step_kind::copy, 2 * peer + half, one_rank(peer), 0, {}, 2 * rank + half};
     }
 };
-
-/// The text of the error that ends what ranks do, each of which has got one.
-template<class Error>
-std::string ends_with(std::function<void(comm&)> const& f, std::chrono::duration<double> limit = 20s) {
-    threads::group g(3, limit);
-    try {
-        g.run(f);
-    } catch (Error const& e) {
-        CHECK(g.stopped());
-        return e.what();
-    }
-    FAIL("nothing was thrown");
-    return "";
-}
 
 struct line {
     std::array<char, 64> bytes;
@@ -150,7 +136,7 @@ TEST_SUITE("collective/all_to_allv") {
     TEST_CASE("blocks that are not those of the input or the group are refused") {
         watchdog const guard("refused");
         auto const refused = [](std::vector<std::size_t> const& counts) {
-            return ends_with<device_error>([&](comm& c) {
+            return end_of_group<device_error>([&](comm& c) {
                 std::vector<int> const numbers(8);
                 (void)all_to_allv(c, numbers, c.rank() == 1 ? counts : std::vector<std::size_t>{3, 3, 2});
             });
@@ -162,14 +148,14 @@ TEST_SUITE("collective/all_to_allv") {
         CHECK(has(refused({4, 4, 0, 0}), "all_to_allv: the input has 4 blocks; it needs 3"));
         CHECK(has(refused({0, static_cast<std::size_t>(-1), 9}),
                   "the block for rank 2 ends at number 8, before it begins at 18446744073709551615"));
-        auto const of_blocks = ends_with<device_error>([](comm& c) {
+        auto const of_blocks = end_of_group<device_error>([](comm& c) {
             std::array<std::size_t, 3> const sizes{1, 2, 3};
             blocks_by_rank<int> blocks(sizes);
             if (c.rank() == 1) blocks.numbers.pop_back();
             (void)all_to_allv(c, blocks);
         });
         CHECK(has(of_blocks, "the input has 5 elements; it needs 6"));
-        auto const nothing = ends_with<device_error>([](comm& c) { (void)all_to_allv(c, blocks_by_rank<int>()); });
+        auto const nothing = end_of_group<device_error>([](comm& c) { (void)all_to_allv(c, blocks_by_rank<int>()); });
         CHECK(has(nothing, "the input has 0 blocks; it needs 3"));
     }
 
@@ -177,7 +163,7 @@ TEST_SUITE("collective/all_to_allv") {
         watchdog const guard("in halves");
         static_assert(verify(collective::all_to_all, in_halves::all_to_all(4)).ok());
         static_assert(verify(collective::all_to_all, backwards::all_to_all(4)).ok());
-        auto const text = ends_with<device_error>([](comm& c) {
+        auto const text = end_of_group<device_error>([](comm& c) {
             std::vector<int> const numbers(3);
             (void)all_to_allv<in_halves>(c, numbers, std::vector<std::size_t>(3, 1));
         });
@@ -190,20 +176,20 @@ TEST_SUITE("collective/all_to_allv") {
             std::vector<T> const numbers(3);
             (void)all_to_allv(c, numbers, std::vector<std::size_t>(3, 1));
         };
-        auto const another = ends_with<mismatch_error>([&](comm& c) {
+        auto const another = end_of_group<mismatch_error>([&](comm& c) {
             if (c.rank() == 1) return (void)all_gather(c, std::vector<float>(3));
             exchange(c, 0.0f);
         });
         CHECK(has(another, "all_to_all<direct>(3 x bytes, 24 each"));
         CHECK(has(another, "all_gather<"));
-        auto const later = ends_with<mismatch_error>([&](comm& c) {
+        auto const later = end_of_group<mismatch_error>([&](comm& c) {
             exchange(c, 0.0f);
             if (c.rank() != 2) exchange(c, 0.0f);
             barrier<direct>(c);
         });
         CHECK(has(later, "barrier<direct>"));
         auto const elements =
-            ends_with<mismatch_error>([&](comm& c) { c.rank() == 2 ? exchange(c, 0.0) : exchange(c, 0.0f); });
+            end_of_group<mismatch_error>([&](comm& c) { c.rank() == 2 ? exchange(c, 0.0) : exchange(c, 0.0f); });
         CHECK(has(elements, "all_to_allv<direct>(9 x f64"));
         CHECK(has(elements, "all_to_allv<direct>(9 x f32"));
     }
@@ -214,14 +200,14 @@ TEST_SUITE("collective/all_to_allv") {
             std::vector<int> const numbers(30000);
             (void)all_to_allv(c, numbers, std::vector<std::size_t>(3, 10000));
         };
-        auto const late = ends_with<deadline_error>(
+        auto const late = end_of_group<deadline_error>(
             [&](comm& c) {
                 if (c.rank() != 1) exchange(c);
                 for (;; std::this_thread::sleep_for(1ms)) c.check_stopped();
             },
-            300ms);
+            3, 300ms);
         CHECK(has(late, "device 1 did not arrive within the deadline"));
-        auto const thrown = ends_with<device_error>([&](comm& c) {
+        auto const thrown = end_of_group<device_error>([&](comm& c) {
             exchange(c);
             if (c.rank() == 1) throw std::runtime_error("no more blocks");
             exchange(c);
@@ -244,11 +230,11 @@ TEST_SUITE("collective/all_to_allv: sizes that the root alone knows") {
     TEST_CASE("roots that do not exist and numbers that cannot be shared evenly are refused") {
         watchdog const guard("refused");
         std::vector<int> const four(4);
-        CHECK(has(ends_with<device_error>([&](comm& c) { (void)broadcastv(c, four, 3); }), "broadcastv: root = 3"));
-        CHECK(has(ends_with<device_error>([&](comm& c) { (void)scatterv(c, four, -1); }), "scatterv: root = -1"));
-        CHECK(has(ends_with<device_error>([&](comm& c) { (void)scatterv(c, four); }),
+        CHECK(has(end_of_group<device_error>([&](comm& c) { (void)broadcastv(c, four, 3); }), "broadcastv: root = 3"));
+        CHECK(has(end_of_group<device_error>([&](comm& c) { (void)scatterv(c, four, -1); }), "scatterv: root = -1"));
+        CHECK(has(end_of_group<device_error>([&](comm& c) { (void)scatterv(c, four); }),
                   "scatterv: the root's input has 4 elements; it needs a multiple of the 3 ranks"));
-        auto const elements = ends_with<mismatch_error>([&](comm& c) {
+        auto const elements = end_of_group<mismatch_error>([&](comm& c) {
             if (c.rank() == 0) return (void)broadcastv(c, four);
             (void)broadcastv(c, std::vector<double>());
         });

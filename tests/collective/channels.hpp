@@ -4,6 +4,7 @@
 
 #include <collective/matrix.hpp>
 
+#include <support/built_step.hpp>
 #include <support/step_numbers.hpp>
 
 #include <trireme/collective/channel.hpp>
@@ -70,10 +71,10 @@ template<class C>
 void require_program(C& comm, trireme::schedule_choice const& schedule, int micro_batches, int replicas = 1) {
     using step_numbers::frame;
     int const roles = comm.size() / replicas, role = comm.rank() % roles;
-    trireme::step_shape const shape{roles, micro_batches, 1, 1, false};
-    std::vector<trireme::step_task> room(step_capacity(schedule, shape)), room_for_evaluation(room.size() + 64);
-    auto const step = build_step(schedule, shape, room);
-    auto const evaluation = build_evaluation(schedule, step, room_for_evaluation);
+    test_support::built_step const whole(schedule, {roles, micro_batches});
+    auto const& step = whole.program;
+    test_support::built_evaluation const of_step(schedule, step);
+    auto const& evaluation = of_step.program;
     require(verify(step).ok() && verify_evaluation(evaluation).ok(), "it is no step");
     auto const stages = static_cast<std::size_t>(step.stage_count());
 

@@ -7,6 +7,7 @@
 #include <trireme/trireme.hpp>
 
 #include <collective/convenience.hpp>
+#include <collective/ended_group.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <support/messages.hpp>
@@ -295,15 +296,7 @@ TEST_SUITE("collective/convenience: blocks that differ in size") {
 
     TEST_CASE("roots that do not exist and blocks that nobody has are refused") {
         watchdog const guard("refused");
-        auto const refused = [](auto f) -> std::string {
-            threads::group g(3, std::chrono::seconds(20));
-            try {
-                g.run([&](comm& c) { f(c); });
-            } catch (device_error const& e) {
-                return e.what();
-            }
-            return "nothing was refused";
-        };
+        auto const refused = [](auto f) { return test_collectives::end_of_group<device_error>(f); };
         std::vector<int> const mine(3);
         CHECK(has(refused([&](comm& c) { (void)gatherv(c, mine, 3); }), "gatherv: root = 3 in a group of 3 ranks"));
         CHECK(has(refused([&](comm& c) { (void)scatterv(c, blocks_by_rank<int>(), -1); }), "scatterv: root = -1"));

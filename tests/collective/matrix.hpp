@@ -5,6 +5,7 @@
 // What every collective must do by every strategy that makes it, seen from one rank of any kind of group: threads,
 // processes, MPI. All ranks call the same functions, which count what is wrong.
 
+#include <support/require.hpp>
 #include <support/strategies.hpp>
 
 #include <trireme/trireme.hpp>
@@ -12,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -21,6 +21,7 @@ namespace test_collectives {
 
 using namespace trireme;
 using namespace test_strategies;
+using test_support::require;
 
 /// Numbers that are not what they should be, and calls that have moved other bytes than their schedule says.
 struct tally {
@@ -268,10 +269,6 @@ tally every_collective_by(C& c, bool all_roots) {
         }
     }
     return t;
-}
-
-inline void require(bool ok, std::string const& what) {
-    if (!ok) throw std::runtime_error(what);
 }
 
 /// Ranks that are processes try every collective: throws if anything is wrong.

@@ -6,8 +6,10 @@
 
 #include <trireme/trireme.hpp>
 
+#include <collective/ended_group.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
+#include <support/messages.hpp>
 
 #include <array>
 #include <atomic>
@@ -24,9 +26,8 @@ namespace collective_misuse_test {
 namespace {
 
 using namespace trireme;
+using test_support::has;
 using comm = threads::communicator;
-
-bool says(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
 
 /// A rank makes this call.
 using call = std::function<void(comm&)>;
@@ -41,7 +42,7 @@ std::string mismatch_of(int ranks, call const& first, call const& others) {
                 c.rank() == 0 ? first(c) : others(c);
                 barrier<direct>(c); // a rank whose part was over before the others differed hears of it here
             } catch (mismatch_error const& e) {
-                told += says(e.what(), "called different collectives");
+                told += has(e.what(), "called different collectives");
                 throw;
             }
         });
@@ -62,16 +63,7 @@ call adding(std::size_t n, int times = 1) {
     };
 }
 
-std::string refused(call const& f, int ranks = 3) {
-    threads::group g(ranks, std::chrono::seconds(20));
-    try {
-        g.run([&](comm& c) { f(c); });
-    } catch (device_error const& e) {
-        return e.what();
-    }
-    FAIL("nothing was refused");
-    return "";
-}
+std::string refused(call const& f) { return test_collectives::end_of_group<device_error>(f); }
 
 } // namespace
 
@@ -81,37 +73,36 @@ TEST_SUITE("collective/misuse: ranks that differ") {
         for (int const ranks : {2, 4}) {
             CAPTURE(ranks);
             auto const count = mismatch_of(ranks, adding<ring>(1000), adding<ring>(1001));
-            CHECK(says(count, "all_reduce<ring>(1000 x f32, sum, root 0; "));
-            CHECK(says(count, "all_reduce<ring>(1001 x f32, sum, root 0; "));
-            CHECK(says(count, "their number 1:"));
-            CHECK(says(mismatch_of(ranks, adding<ring>(100), adding<ring, double>(100)), "100 x f64"));
-            CHECK(says(mismatch_of(ranks, adding<ring>(100), adding<direct>(100)), "all_reduce<direct>"));
-            CHECK(says(mismatch_of(ranks, adding<chain>(100), adding<double_binary_tree>(100)), "all_reduce<chain>"));
-            CHECK(says(mismatch_of(ranks, adding<direct>(100),
-                                   [](comm& c) {
-                                       std::vector<float> x(100);
-                                       all_reduce<direct>(c, std::span(x), op::max{});
-                                   }),
-                       "100 x f32, max"));
-            CHECK(
-                says(mismatch_of(ranks, adding<direct>(100), [](comm& c) { barrier<direct>(c); }), "barrier<direct>"));
+            CHECK(has(count, "all_reduce<ring>(1000 x f32, sum, root 0; "));
+            CHECK(has(count, "all_reduce<ring>(1001 x f32, sum, root 0; "));
+            CHECK(has(count, "their number 1:"));
+            CHECK(has(mismatch_of(ranks, adding<ring>(100), adding<ring, double>(100)), "100 x f64"));
+            CHECK(has(mismatch_of(ranks, adding<ring>(100), adding<direct>(100)), "all_reduce<direct>"));
+            CHECK(has(mismatch_of(ranks, adding<chain>(100), adding<double_binary_tree>(100)), "all_reduce<chain>"));
+            CHECK(has(mismatch_of(ranks, adding<direct>(100),
+                                  [](comm& c) {
+                                      std::vector<float> x(100);
+                                      all_reduce<direct>(c, std::span(x), op::max{});
+                                  }),
+                      "100 x f32, max"));
+            CHECK(has(mismatch_of(ranks, adding<direct>(100), [](comm& c) { barrier<direct>(c); }), "barrier<direct>"));
             auto const from = [](int root) {
                 return [root](comm& c) {
                     std::vector<float> x(100);
                     broadcast<binomial_tree>(c, std::span(x), root);
                 };
             };
-            CHECK(says(mismatch_of(ranks, from(0), from(1)), "root 1"));
+            CHECK(has(mismatch_of(ranks, from(0), from(1)), "root 1"));
             auto const sent = []<class T>(T) {
                 return [](comm& c) {
                     std::vector<T> x(100);
                     broadcast<direct>(c, x);
                 };
             };
-            CHECK(says(mismatch_of(ranks, sent(std::uint8_t{}), sent(std::uint64_t{})), "100 x u64, root 0"));
-            CHECK(says(mismatch_of(ranks, sent(std::array<char, 8>{}), sent(std::array<char, 4>{})),
-                       "100 x bytes, 8 each"));
-            CHECK(says(
+            CHECK(has(mismatch_of(ranks, sent(std::uint8_t{}), sent(std::uint64_t{})), "100 x u64, root 0"));
+            CHECK(has(mismatch_of(ranks, sent(std::array<char, 8>{}), sent(std::array<char, 4>{})),
+                      "100 x bytes, 8 each"));
+            CHECK(has(
                 mismatch_of(ranks, adding<hierarchical<direct, ring>>(100), adding<hierarchical<ring, direct>>(100)),
                 "all_reduce<hierarchical<ring, direct>>"));
         }
@@ -129,9 +120,9 @@ TEST_SUITE("collective/misuse: ranks that differ") {
                 adding<ring>(64, 4)(c);
                 adding<ring>(32)(c);
             });
-        CHECK(says(text, "their number 5:"));
-        CHECK(says(text, "64 x f32"));
-        CHECK(says(text, "32 x f32"));
+        CHECK(has(text, "their number 5:"));
+        CHECK(has(text, "64 x f32"));
+        CHECK(has(text, "32 x f32"));
     }
 
     TEST_CASE("a rank that calls nothing at all is late, and named") {
@@ -260,7 +251,7 @@ TEST_SUITE("collective/misuse: collectives in flight") {
             FAIL("the collective was never finished");
         } catch (device_error const& e) {
             CHECK(e.device() == 1);
-            CHECK(says(e.what(), "an exception took it out of a collective"));
+            CHECK(has(e.what(), "an exception took it out of a collective"));
         }
     }
 
@@ -271,8 +262,8 @@ TEST_SUITE("collective/misuse: collectives in flight") {
             auto pending = start_all_reduce<ring>(c, std::span(x));
             if (c.rank() != 1) pending.wait();
         });
-        CHECK(says(text, "device 1: all_reduce (ring) was begun and dropped in schedule step "));
-        CHECK(says(text, "wait for it"));
+        CHECK(has(text, "device 1: all_reduce (ring) was begun and dropped in schedule step "));
+        CHECK(has(text, "wait for it"));
     }
 
     TEST_CASE("a second one while the first is in flight") {
@@ -284,7 +275,7 @@ TEST_SUITE("collective/misuse: collectives in flight") {
             first.wait();
             second.wait();
         });
-        CHECK(says(text, "called all_reduce while its all_reduce was in flight: wait for that first"));
+        CHECK(has(text, "called all_reduce while its all_reduce was in flight: wait for that first"));
     }
 }
 
@@ -309,7 +300,7 @@ TEST_SUITE("collective/misuse: buffers of a call that an error ends") {
                 FAIL("nothing was thrown");
             } catch (device_error const& e) {
                 CHECK(e.device() == 2);
-                CHECK(says(e.what(), "enough"));
+                CHECK(has(e.what(), "enough"));
             }
         }
     }
@@ -374,13 +365,13 @@ TEST_SUITE("collective/misuse: buffers that overlap") {
             return std::span(shared[static_cast<std::size_t>(c.rank())]).subspan(from, n);
         };
         char const* const text = "input and output overlap";
-        CHECK(says(refused([&](comm& c) { all_reduce<ring>(c, part(c, 0, 6), part(c, 1, 6)); }), text));
-        CHECK(says(refused([&](comm& c) { reduce<chain>(c, part(c, 0, 6), part(c, 5, 6)); }), text));
-        CHECK(says(refused([&](comm& c) { all_to_all<direct>(c, part(c, 0, 6), part(c, 3, 6)); }), text));
-        CHECK(says(refused([&](comm& c) { all_gather<ring>(c, part(c, 1, 4), part(c, 0, 12)); }), text));
-        CHECK(says(refused([&](comm& c) { gather<direct>(c, part(c, 6, 4), part(c, 0, 12)); }), text));
-        CHECK(says(refused([&](comm& c) { scatter<direct>(c, part(c, 0, 12), part(c, 0, 4), 4, 1); }), text));
-        CHECK(says(refused([&](comm& c) { reduce_scatter<direct>(c, part(c, 0, 12), part(c, 2, 4)); }), text));
+        CHECK(has(refused([&](comm& c) { all_reduce<ring>(c, part(c, 0, 6), part(c, 1, 6)); }), text));
+        CHECK(has(refused([&](comm& c) { reduce<chain>(c, part(c, 0, 6), part(c, 5, 6)); }), text));
+        CHECK(has(refused([&](comm& c) { all_to_all<direct>(c, part(c, 0, 6), part(c, 3, 6)); }), text));
+        CHECK(has(refused([&](comm& c) { all_gather<ring>(c, part(c, 1, 4), part(c, 0, 12)); }), text));
+        CHECK(has(refused([&](comm& c) { gather<direct>(c, part(c, 6, 4), part(c, 0, 12)); }), text));
+        CHECK(has(refused([&](comm& c) { scatter<direct>(c, part(c, 0, 12), part(c, 0, 4), 4, 1); }), text));
+        CHECK(has(refused([&](comm& c) { reduce_scatter<direct>(c, part(c, 0, 12), part(c, 2, 4)); }), text));
         threads::group g(3);
         g.run([&](comm& c) { // these may: side by side, the same, or each block in its place
             auto const r = static_cast<std::size_t>(c.rank());
@@ -397,32 +388,31 @@ TEST_SUITE("collective/misuse: sizes and roots") {
         watchdog const guard("sizes");
         std::vector<float> ten(10), nine(9), four(4), none;
         std::span<float const> const in(ten);
-        CHECK(says(refused([&](comm& c) { all_reduce<ring>(c, in, std::span(nine)); }),
-                   "all_reduce: the output has 9 elements; it needs 10, as many as the input"));
-        CHECK(says(refused([&](comm& c) { reduce<chain>(c, in, std::span(nine)); }), "reduce: the output has 9"));
-        CHECK(says(refused([&](comm& c) { reduce_scatter<ring>(c, in, std::span(ten)); }),
-                   "reduce_scatter: the input has 10 elements; it needs a multiple of the 3 ranks"));
-        CHECK(says(refused([&](comm& c) { reduce_scatter<ring>(c, std::span<float const>(nine), std::span(four)); }),
-                   "reduce_scatter: the output has 4 elements; it needs 9"));
-        CHECK(says(refused([&](comm& c) { all_gather<direct>(c, in, std::span(nine)); }),
-                   "all_gather: the output has 9 elements; it needs 30"));
+        CHECK(has(refused([&](comm& c) { all_reduce<ring>(c, in, std::span(nine)); }),
+                  "all_reduce: the output has 9 elements; it needs 10, as many as the input"));
+        CHECK(has(refused([&](comm& c) { reduce<chain>(c, in, std::span(nine)); }), "reduce: the output has 9"));
+        CHECK(has(refused([&](comm& c) { reduce_scatter<ring>(c, in, std::span(ten)); }),
+                  "reduce_scatter: the input has 10 elements; it needs a multiple of the 3 ranks"));
+        CHECK(has(refused([&](comm& c) { reduce_scatter<ring>(c, std::span<float const>(nine), std::span(four)); }),
+                  "reduce_scatter: the output has 4 elements; it needs 9"));
+        CHECK(has(refused([&](comm& c) { all_gather<direct>(c, in, std::span(nine)); }),
+                  "all_gather: the output has 9 elements; it needs 30"));
         std::vector<float> more(31);
-        CHECK(
-            says(refused([&](comm& c) { all_gather<direct>(c, in, std::span(more)); }), "the output has 31 elements"));
-        CHECK(says(refused([&](comm& c) { all_gather<ring>(c, std::span(ten)); }), "all_gather: the buffer has 10"));
-        CHECK(says(refused([&](comm& c) { gather<binomial_tree>(c, in, std::span(none)); }),
-                   "gather: the output has 0 elements; it needs 30"));
-        CHECK(says(refused([&](comm& c) { scatter<direct>(c, in, std::span(nine), 3); }),
-                   "scatter: the root's input has 10 elements; it needs 9, a block of 3 per rank"));
-        CHECK(says(refused([&](comm& c) { all_to_all<direct>(c, in, std::span(ten)); }), "a multiple of the 3 ranks"));
-        CHECK(says(refused([&](comm& c) { all_to_all<direct>(c, std::span<float const>(nine), std::span(nine)); }),
-                   "input and output are the same buffer"));
-        CHECK(says(refused([&](comm& c) { broadcast<chain>(c, std::span(ten), 3); }),
-                   "broadcast: root = 3 in a group of 3 ranks: it is a number from 0 to 2"));
-        CHECK(says(refused([&](comm& c) { broadcast<chain>(c, std::span(ten), -1); }), "root = -1"));
-        CHECK(says(refused([&](comm& c) { reduce<chain>(c, in, std::span(ten), 3); }), "reduce: root = 3"));
-        CHECK(says(refused([&](comm& c) { gather<binomial_tree>(c, in, std::span(none), 3); }), "gather: root = 3"));
-        CHECK(says(refused([&](comm& c) { scatter<direct>(c, in, std::span(nine), 3, 3); }), "scatter: root = 3"));
+        CHECK(has(refused([&](comm& c) { all_gather<direct>(c, in, std::span(more)); }), "the output has 31 elements"));
+        CHECK(has(refused([&](comm& c) { all_gather<ring>(c, std::span(ten)); }), "all_gather: the buffer has 10"));
+        CHECK(has(refused([&](comm& c) { gather<binomial_tree>(c, in, std::span(none)); }),
+                  "gather: the output has 0 elements; it needs 30"));
+        CHECK(has(refused([&](comm& c) { scatter<direct>(c, in, std::span(nine), 3); }),
+                  "scatter: the root's input has 10 elements; it needs 9, a block of 3 per rank"));
+        CHECK(has(refused([&](comm& c) { all_to_all<direct>(c, in, std::span(ten)); }), "a multiple of the 3 ranks"));
+        CHECK(has(refused([&](comm& c) { all_to_all<direct>(c, std::span<float const>(nine), std::span(nine)); }),
+                  "input and output are the same buffer"));
+        CHECK(has(refused([&](comm& c) { broadcast<chain>(c, std::span(ten), 3); }),
+                  "broadcast: root = 3 in a group of 3 ranks: it is a number from 0 to 2"));
+        CHECK(has(refused([&](comm& c) { broadcast<chain>(c, std::span(ten), -1); }), "root = -1"));
+        CHECK(has(refused([&](comm& c) { reduce<chain>(c, in, std::span(ten), 3); }), "reduce: root = 3"));
+        CHECK(has(refused([&](comm& c) { gather<binomial_tree>(c, in, std::span(none), 3); }), "gather: root = 3"));
+        CHECK(has(refused([&](comm& c) { scatter<direct>(c, in, std::span(nine), 3, 3); }), "scatter: root = 3"));
     }
 
     TEST_CASE("a strategy of one's own that is wrong is refused before anything moves") {
@@ -441,8 +431,8 @@ TEST_SUITE("collective/misuse: sizes and roots") {
             std::vector<float> y(30);
             all_gather<hasty>(c, std::span(y));
         });
-        CHECK(says(refused([&](comm& c) { all_gather<hasty>(c, std::span(x)); }),
-                   "all_gather by hasty on 3 ranks lets a chunk be overwritten while it is read"));
+        CHECK(has(refused([&](comm& c) { all_gather<hasty>(c, std::span(x)); }),
+                  "all_gather by hasty on 3 ranks lets a chunk be overwritten while it is read"));
     }
 }
 

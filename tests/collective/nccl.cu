@@ -15,6 +15,7 @@
 #include "../group/nccl_processes.hpp"
 
 #include <support/compare.hpp>
+#include <support/host_collectives.hpp>
 
 #include <doctest/doctest.h>
 
@@ -24,7 +25,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +35,7 @@ namespace nccl_test {
 
 using seconds = std::chrono::duration<double>;
 using transport_type = nccl_transport<gpu, float>;
-using buffers = std::vector<std::vector<float>>;
+using namespace test_host_collectives;
 
 /// A transport is told these of a trainer's options.
 struct options {
@@ -43,60 +43,6 @@ struct options {
     chosen_option<bool> share_devices;
     chosen_option<process_of> processes;
 };
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-/// Numbers so unlike that another order of addition gives other bits.
-buffers inputs(int ranks, std::size_t elements) {
-    std::mt19937 random(17);
-    buffers all(index(ranks), std::vector<float>(elements));
-    for (auto& of_rank : all)
-        for (auto& x : of_rank) {
-            auto const bits = random();
-            x = static_cast<float>(static_cast<double>(bits) / static_cast<double>(1u << (bits % 25)) - 1e6);
-        }
-    return all;
-}
-
-/// The schedule as it is described, on the host.
-void pull(schedule const& s, buffer_cut const& cut, buffers& data) {
-    detail::play<int>(s, [&](int rank, int, collective_step const& step, int ready) {
-        for (int j = 0; reads(step.kind) && j < step.chunk.count; ++j) {
-            auto const piece = cut.at(s.place(step.chunk.at(j, s.chunks)));
-            for (auto e = piece.begin; e < piece.end; ++e) {
-                auto& own = data[index(rank)][e];
-                for (int k = 0; k < step.sources.count; ++k) {
-                    auto const theirs = data[index(step.sources.at(k, s.ranks))][e];
-                    own = step.kind == step_kind::reduce ? own + theirs : theirs;
-                }
-                for (int k = 0; k < step.destinations.count; ++k)
-                    data[index(step.destinations.at(k, s.ranks))][e] = own;
-            }
-        }
-        return ready;
-    });
-}
-
-/// The fixed tree over all blocks of all ranks, which lie one behind the other.
-std::vector<float> tree_sum(parallel_layout const& l, buffers const& in, std::size_t elements) {
-    std::vector<float> sums;
-    for (std::size_t e = 0; e < elements; ++e) {
-        std::vector<float> values;
-        fixed_tree::stack tree;
-        auto const merge = [&](std::size_t a, std::size_t b) { values[a] += values[b]; };
-        for (int r = 0; r < l.replicas; ++r) {
-            auto const mine = fixed_tree::blocks(l.shards_of_device(r));
-            for (std::size_t b = 0; b < mine.depth(); ++b) {
-                values.resize(tree.depth());
-                values.push_back(in[index(r)][b * elements + e]);
-                tree.push(mine.block(b), merge);
-            }
-        }
-        tree.finish(merge);
-        sums.push_back(values[0]);
-    }
-    return sums;
-}
 
 /// One rank on one GPU, and its way to the others.
 class member {
@@ -185,14 +131,14 @@ void compare(role r, parallel_layout const& l, std::size_t elements) {
     std::size_t slots = 1;
     for (int k = 0; k < l.replicas && l.reproducible(); ++k) slots = std::max(slots, l.gradient_slots(k));
     member m(r, l, elements, slots);
-    auto const in = inputs(l.replicas, elements * slots);
+    auto const in = inputs<float>(l.replicas, elements * slots);
     auto const& mine = in[index(m.rank())];
     auto wanted = in;
     bool const ours = !l.strategy.is<native>();
     if (l.reproducible())
-        wanted[index(m.rank())] = tree_sum(l, in, elements);
+        wanted[index(m.rank())] = tree_sum(l, elements, in);
     else if (auto const s = l.reduction(0, elements, sizeof(float)); ours)
-        pull(s, {elements, sizeof(float), s.chunks}, wanted);
+        pull(s, {0, elements}, wanted);
     auto const right = [&](std::vector<float> const& got) {
         if (ours || l.replicas == 1) return same_bits(got, wanted[index(m.rank())]);
         for (std::size_t e = 0; e < elements; ++e) {

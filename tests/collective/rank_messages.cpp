@@ -4,6 +4,7 @@
 
 #include <trireme/group/transport/threads/group.hpp>
 
+#include <collective/ended_group.hpp>
 #include <collective/rank_messages.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
@@ -21,31 +22,10 @@
 namespace rank_messages_test {
 using namespace trireme;
 using namespace std::chrono_literals;
+using test_collectives::end_of_group;
 using test_support::has;
+using test_support::refusal;
 using comm = threads::communicator;
-
-/// The text of the usage_error that `f` throws; the rank then goes on.
-template<class F>
-std::string refused(F f) {
-    try {
-        f();
-    } catch (usage_error const& e) {
-        return e.what();
-    }
-    return "nothing was refused";
-}
-
-/// A group of two ends with this error.
-template<class Error, class F>
-std::string ends_with(F f, std::chrono::duration<double> limit, int ranks = 2) {
-    threads::group g(ranks, limit);
-    try {
-        g.run(f);
-    } catch (Error const& e) {
-        return e.what();
-    }
-    return "no such error";
-}
 
 TEST_SUITE("collective/rank_messages") {
     TEST_CASE("messages of any size arrive whole, from every rank to every other one") {
@@ -100,15 +80,15 @@ TEST_SUITE("collective/rank_messages") {
             }
             std::vector<float> twelve(12), ten(10);
             std::vector<std::int32_t> integers(10);
-            CHECK(refused([&] { messages.receive(0, twelve); }) ==
+            CHECK(refusal([&] { messages.receive(0, twelve); }) ==
                   "receive: rank 0 has sent 10 x f32 to rank 1, which receives 12 x f32: both ends of a message agree "
                   "in type and count");
-            CHECK(has(refused([&] { messages.receive(0, integers); }), "10 x f32 to rank 1, which receives 10 x i32"));
-            CHECK(has(refused([&] { (void)messages.receive<double>(0); }), "which receives 10 x f64"));
+            CHECK(has(refusal([&] { messages.receive(0, integers); }), "10 x f32 to rank 1, which receives 10 x i32"));
+            CHECK(has(refusal([&] { (void)messages.receive<double>(0); }), "which receives 10 x f64"));
             float one = 0;
-            CHECK(has(refused([&] { messages.receive(0, one); }), "which receives 1 x f32"));
+            CHECK(has(refusal([&] { messages.receive(0, one); }), "which receives 1 x f32"));
             std::vector<test_collectives::particle> structs(10);
-            CHECK(has(refused([&] { messages.receive(0, structs); }), "10 x bytes, 12 each"));
+            CHECK(has(refusal([&] { messages.receive(0, structs); }), "10 x bytes, 12 each"));
             messages.receive(0, ten);
             CHECK(ten == std::vector<float>(10, 2.0f));
         });
@@ -122,24 +102,24 @@ TEST_SUITE("collective/rank_messages") {
             for (int const peer : {-1, 3, c.rank()}) {
                 auto const text = "rank " + std::to_string(peer) + " is asked for by rank " + std::to_string(c.rank()) +
                                   " of 3: messages go between two different ranks";
-                CHECK(refused([&] { messages.send(peer, 1.0); }) == "send: " + text);
-                CHECK(refused([&] { (void)messages.receive<double>(peer); }) == "receive: " + text);
+                CHECK(refusal([&] { messages.send(peer, 1.0); }) == "send: " + text);
+                CHECK(refusal([&] { (void)messages.receive<double>(peer); }) == "receive: " + text);
             }
         });
         CHECK(has(
-            ends_with<device_error>([](comm& c) { rank_messages messages(c, c.rank() == 0 ? 4096 : 1 << 20); }, 20s, 3),
+            end_of_group<device_error>([](comm& c) { rank_messages messages(c, c.rank() == 0 ? 4096 : 1 << 20); }, 3),
             "all ranks give the same size"));
     }
 
     TEST_CASE("two ranks that both send too much first are told of one another") {
         watchdog const guard("both send");
-        auto const text = ends_with<deadline_error>(
+        auto const text = end_of_group<deadline_error>(
             [](comm& c) {
                 rank_messages messages(c);
                 messages.send(1 - c.rank(), std::vector<float>(100000));
                 (void)messages.receive<float>(1 - c.rank());
             },
-            300ms);
+            2, 300ms);
         CHECK(has(text, "device 0"));
         CHECK(has(text, "device 1"));
         CHECK(has(text, "in send (rank_messages, schedule step 16)"));
@@ -147,12 +127,12 @@ TEST_SUITE("collective/rank_messages") {
 
     TEST_CASE("who receives what nobody sends names the rank that does not") {
         watchdog const guard("nobody sends");
-        auto const text = ends_with<deadline_error>(
+        auto const text = end_of_group<deadline_error>(
             [](comm& c) {
                 rank_messages messages(c);
                 if (c.rank() == 1) (void)messages.receive<float>(0);
             },
-            300ms);
+            2, 300ms);
         CAPTURE(text);
         // it depends on when the other one returns
         bool const late = has(text, "device 0 did not arrive within the deadline") &&
@@ -163,13 +143,13 @@ TEST_SUITE("collective/rank_messages") {
 
     TEST_CASE("what a rank throws ends the waits of the others") {
         watchdog const guard("thrown");
-        auto const text = ends_with<device_error>(
+        auto const text = end_of_group<device_error>(
             [](comm& c) {
                 rank_messages messages(c);
                 if (c.rank() == 0) throw std::runtime_error("no more messages");
                 (void)messages.receive<float>(c.rank() - 1);
             },
-            60s, 3);
+            3, 60s);
         CHECK(has(text, "no more messages"));
     }
 

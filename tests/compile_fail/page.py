@@ -9,13 +9,15 @@ page.py SOURCE_ROOT --check     fails if the page is not what would be written
 The rule of a code is the first part of its text, before the remedy; the index of the page lists it, and so does
 docs/reference.md.
 """
-import difflib
 import pathlib
 import re
 import sys
 import textwrap
 
 import misuses
+
+sys.path.append(str(misuses.FOLDER.parent / 'support'))
+from checks import write_or_check  # noqa: E402
 
 PAGE = 'docs/errors.md'
 
@@ -135,19 +137,8 @@ def page_of(root):
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    path = root / PAGE
     page, faults = page_of(root)
-    if '--check' in sys.argv[2:]:
-        old = path.read_text(encoding='utf-8') if path.exists() else ''
-        if not faults and old != page:
-            faults = [f'{PAGE} is not what tests/compile_fail/page.py writes; run it:', *difflib.unified_diff(
-                old.split('\n'), page.split('\n'), PAGE, 'written', lineterm='')]
-        print('\n'.join(faults + ['0 passed, 1 failed' if faults else '1 passed, 0 failed']))
-    elif faults:
-        print('\n'.join(faults))
-    else:
-        path.write_text(page, encoding='utf-8')
-    return 1 if faults else 0
+    return write_or_check(root, {PAGE: page}, faults, 'tests/compile_fail/page.py')
 
 
 if __name__ == '__main__':

@@ -19,6 +19,7 @@ import misuses
 
 sys.path.append(str(misuses.FOLDER.parent / 'support'))
 import passed  # noqa: E402
+from checks import ends  # noqa: E402
 
 PRELUDE = misuses.FOLDER / 'prelude.hpp'
 
@@ -98,7 +99,7 @@ def main():
     sources = misuses.sources([pathlib.Path(file) for file in files])
     faults = [fault for source in sources for fault in source.faults]
     if faults:
-        sys.exit('\n'.join([*faults, f'0 passed, {len(faults)} failed']))
+        return ends(faults, len(faults))
     with tempfile.TemporaryDirectory() as folder:
         use = compiler(command, pathlib.Path(folder))
         tasks = [] # the name, the call, and what the answer depends on
@@ -122,15 +123,14 @@ def main():
             return fault, said
         with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as workers:
             results = list(workers.map(attempt, tasks, is_known))
-    failed = 0
+    failed = []
     for (name, *_), (fault, said) in zip(tasks, results):
-        failed += bool(fault)
-        print(f'FAILED  {name}: {fault}' if fault else f'passed  {name}')
         if fault:
-            print(said[:3000])
+            failed.append(f'FAILED  {name}: {fault}\n{said[:3000]}')
+        else:
+            print(f'passed  {name}')
     use.known.forget_old()
-    print(f'{len(results) - failed} passed, {failed} failed')
-    return 1 if failed else 0
+    return ends(failed, len(results))
 
 
 if __name__ == '__main__':

@@ -4,8 +4,8 @@
 
 #include <cuda/patient.hpp>
 #include <support/networks.hpp>
+#include <support/promises.hpp>
 #include <support/training.hpp>
-#include <trainer/promises.hpp>
 
 #include <trireme/cuda.hpp>
 

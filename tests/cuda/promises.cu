@@ -4,7 +4,7 @@
 // What every trainer promises, of a GPU and of several ranks on one, beside the host's own training.
 
 #include <cuda/on_gpu.hpp>
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <trireme/cuda.hpp>
 

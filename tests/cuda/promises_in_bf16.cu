@@ -5,7 +5,7 @@
 
 #include <cuda/on_gpu.hpp>
 #include <support/networks.hpp>
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <trireme/cuda.hpp>
 

@@ -3,14 +3,11 @@
 #include <trireme/data/cifar.hpp>
 
 #include "files.hpp"
-#include "hostile.hpp"
 
 #include <doctest/doctest.h>
+#include <support/damaged_files.hpp>
 
 #include <filesystem>
-#include <optional>
-
-#include <stdlib.h>
 
 namespace data_cifar_test {
 namespace {
@@ -21,21 +18,6 @@ using files::bytes;
 constexpr char const* variable = "TRIREME_CIFAR10";
 constexpr char const* names[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                  "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
-
-/// Sets the environment variable (or, without a value, removes it) as long as it lives.
-class environment {
-public:
-    explicit environment(char const* value) {
-        if (auto const* old = std::getenv(variable)) old_ = old;
-        value != nullptr ? ::setenv(variable, value, 1) : ::unsetenv(variable);
-    }
-    environment(environment const&) = delete;
-    environment& operator=(environment const&) = delete;
-    ~environment() { old_ ? ::setenv(variable, old_->c_str(), 1) : ::unsetenv(variable); }
-
-private:
-    std::optional<std::string> old_;
-};
 
 /// Record i has the label first + i, and pixel p of it the value label + p.
 bytes records(std::size_t count, std::size_t first) {
@@ -90,7 +72,7 @@ void check_set(training_set<owned_samples> const& data) {
 TEST_SUITE("data/cifar") {
     TEST_CASE("five files to learn from, one to be judged by") {
         files::folder const folder;
-        environment const none(nullptr);
+        files::environment const none(variable, nullptr);
         write_set(folder.path());
         check_set(cifar10::load(folder.path()));
         check_set(cifar10::load(folder.path() + "/"));
@@ -107,7 +89,7 @@ TEST_SUITE("data/cifar") {
         std::filesystem::create_directory(folder.path("cifar-10-batches-bin"));
         write_set(folder.path("cifar-10-batches-bin"));
         check_set(cifar10::load(folder.path()));
-        environment const set(folder.path().c_str());
+        files::environment const set(variable, folder.path().c_str());
         check_set(cifar10::load());
         CHECK_THROWS_AS(cifar10::load(empty.path()), data_error); // the argument goes before
     }
@@ -120,7 +102,7 @@ TEST_SUITE("data/cifar") {
                                   "TRIREME_CIFAR10", "is not there or is no folder"})
             files::expect_data_error(load(nowhere), nowhere, 0, words);
         for (auto const* value : {static_cast<char const*>(nullptr), ""}) {
-            environment const none(value);
+            files::environment const none(variable, value);
             files::expect_data_error(load({}), "CIFAR-10", 0, "nobody has said where the files are: fetch");
         }
         CHECK_THROWS_AS(cifar10::load(std::string("a\0b", 3)), usage_error);

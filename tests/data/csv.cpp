@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "csv_tables.hpp"
-#include "hostile.hpp"
 
 #include <doctest/doctest.h>
+#include <support/damaged_files.hpp>
 #include <support/messages.hpp>
 
 #include <clocale>
@@ -320,9 +320,7 @@ TEST_SUITE("data/csv") {
     }
 
     TEST_CASE("whatever is written is read again") {
-        auto const seed = files::seed();
-        MESSAGE("TRIREME_TEST_SEED=", seed);
-        std::mt19937 random(seed);
+        std::mt19937 random(test_seed());
         for (int i = 0; i < 300; ++i) {
             std::size_t const columns = 1 + random() % 5, rows = 1 + random() % 5;
             char const separator = ",;|\t"[random() % 4];

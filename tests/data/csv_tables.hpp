@@ -7,6 +7,7 @@
 #include <trireme/data/csv.hpp>
 
 #include <doctest/doctest.h>
+#include <support/messages.hpp>
 
 #include <cstdint>
 #include <cstring>
@@ -18,6 +19,8 @@
 namespace csv_tables {
 
 using namespace trireme;
+using test_support::fault;
+using test_support::fault_of;
 
 using strings = std::vector<std::string>;
 using doubles = std::vector<double>;
@@ -48,20 +51,6 @@ inline std::string shown(csv_table const& t) {
     return all;
 }
 
-/// The message and the byte of the data_error that `f` throws; empty if it throws none.
-struct fault {
-    std::string what = {};
-    std::uint64_t byte = 0;
-};
-template<class F>
-fault fault_of(F const& f) {
-    try {
-        f();
-    } catch (data_error const& e) {
-        return {e.what(), e.offset()};
-    }
-    return {};
-}
 inline fault fault_in(std::string const& text, csv_options const& options = {}) {
     return fault_of([&] { table_of(text, options); });
 }

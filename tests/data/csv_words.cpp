@@ -4,8 +4,8 @@
 // Tables whose inputs hold words, and tables of spreadsheets that write 3,14.
 
 #include "csv_tables.hpp"
-#include "hostile.hpp"
 
+#include <support/damaged_files.hpp>
 #include <support/messages.hpp>
 #include <support/seed.hpp>
 

@@ -5,13 +5,11 @@
 #include "files.hpp"
 
 #include <doctest/doctest.h>
+#include <support/left_out.hpp>
 
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <optional>
-
-#include <stdlib.h>
 
 namespace data_fashion_mnist_test {
 namespace {
@@ -20,21 +18,6 @@ using files::bytes;
 
 constexpr char const* variable = "TRIREME_FASHION_MNIST";
 constexpr char const* package = "/usr/share/datasets/fashion-mnist";
-
-/// Sets the environment variable (or, without a value, removes it) as long as it lives.
-class environment {
-public:
-    explicit environment(char const* value) {
-        if (auto const* old = std::getenv(variable)) old_ = old;
-        value != nullptr ? ::setenv(variable, value, 1) : ::unsetenv(variable);
-    }
-    environment(environment const&) = delete;
-    environment& operator=(environment const&) = delete;
-    ~environment() { old_ ? ::setenv(variable, old_->c_str(), 1) : ::unsetenv(variable); }
-
-private:
-    std::optional<std::string> old_;
-};
 
 /// A small set of the right form: `count` images, image i filled with `first` + i.
 void write_part(files::folder const& folder, std::string const& images, std::string const& labels, std::uint32_t count,
@@ -87,7 +70,7 @@ TEST_SUITE("data/fashion_mnist") {
         files::folder const passed, named;
         write_set(passed, "-", ".gz", 1);
         write_set(named, "-", ".gz", 50);
-        environment const set(named.path().c_str());
+        files::environment const set(variable, named.path().c_str());
         check_set(trireme::fashion_mnist::load(passed.path()), 1);
         check_set(trireme::fashion_mnist::load(), 50);
     }
@@ -103,7 +86,7 @@ TEST_SUITE("data/fashion_mnist") {
             files::expect_data_error(load(none), none, 0, remedy);
         }
         {
-            environment const set(none.c_str());
+            files::environment const set(variable, none.c_str());
             files::expect_data_error(load({}), none, 0, "the folder in TRIREME_FASHION_MNIST is not there");
         }
         auto const file = folder.write("file", {1});
@@ -131,11 +114,10 @@ TEST_SUITE("data/fashion_mnist") {
     }
 
     TEST_CASE("the real set, from Debian's package") {
-        if (!std::filesystem::exists(package)) {
-            MESSAGE("not looked at: the package dataset-fashion-mnist is not installed");
+        if (test_support::left_out(!std::filesystem::exists(package),
+                                   "the package dataset-fashion-mnist is not installed"))
             return;
-        }
-        environment const empty(""); // an empty variable counts as none
+        files::environment const empty(variable, ""); // an empty variable counts as none
         auto const data = trireme::fashion_mnist::load();
         REQUIRE(data.train.size() == 60000);
         REQUIRE(data.test.size() == 10000);

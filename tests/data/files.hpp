@@ -2,15 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/core/errors.hpp>
-
-#include <doctest/doctest.h>
+#include <support/files.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -19,41 +17,8 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-// What the tests of the readers share: files made on the fly, and eyes on memory and errors.
-
+// Contents of files, memory and the environment, for tests of the readers.
 namespace files {
-
-using bytes = std::vector<std::uint8_t>;
-
-/// A new folder that goes away with the test.
-class folder {
-public:
-    folder() {
-        auto pattern = (std::filesystem::temp_directory_path() / "trireme-data-XXXXXX").string();
-        if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder: " + pattern);
-        path_ = pattern;
-    }
-    folder(folder const&) = delete;
-    folder& operator=(folder const&) = delete;
-    ~folder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-
-    std::string path(std::string const& name = {}) const { return name.empty() ? path_ : path_ + "/" + name; }
-
-    /// Writes the file and gives its path.
-    std::string write(std::string const& name, bytes const& content) const {
-        std::ofstream out(path(name), std::ios::binary | std::ios::trunc);
-        out.write(reinterpret_cast<char const*>(content.data()), static_cast<std::streamsize>(content.size()));
-        out.close();
-        if (!out) throw std::runtime_error("cannot write " + path(name));
-        return path(name);
-    }
-
-private:
-    std::string path_;
-};
 
 /// One gzip member.
 inline bytes zipped(bytes const& content, int level = 6) {
@@ -115,39 +80,20 @@ inline std::uint64_t address_space_peak() {
     throw std::runtime_error("/proc/self/status does not name VmPeak");
 }
 
-/// The seed of a randomised test: TRIREME_TEST_SEED, else a new one. Print it.
-inline unsigned seed() {
-    if (auto const* text = std::getenv("TRIREME_TEST_SEED")) return static_cast<unsigned>(std::stoul(text));
-    return std::random_device{}();
-}
-
-/// Runs `f`, which must throw data_error about `path` at byte `offset` with `words` in its message.
-template<class F>
-void expect_data_error(F const& f, std::string const& path, std::uint64_t offset, std::string const& words) {
-    CAPTURE(path);
-    try {
-        f();
-    } catch (trireme::data_error const& error) {
-        CHECK(error.path() == path);
-        CHECK(error.offset() == offset);
-        std::string const what = error.what();
-        CHECK_MESSAGE(what.find(words) != std::string::npos, "the message is '", what, "', without '", words, "'");
-        return;
+/// The environment variable has a value, or none, as long as the object lives.
+class environment {
+public:
+    environment(char const* variable, char const* value) : variable_(variable) {
+        if (auto const* old = std::getenv(variable)) old_ = old;
+        value != nullptr ? ::setenv(variable, value, 1) : ::unsetenv(variable);
     }
-    FAIL_CHECK("no data_error, wanted one with '", words, "'");
-}
+    environment(environment const&) = delete;
+    environment& operator=(environment const&) = delete;
+    ~environment() { old_ ? ::setenv(variable_, old_->c_str(), 1) : ::unsetenv(variable_); }
 
-/// Runs `f`, which must throw usage_error with `words` in its message.
-template<class F>
-void expect_usage_error(F const& f, std::string const& words) {
-    try {
-        f();
-    } catch (trireme::usage_error const& error) {
-        std::string const what = error.what();
-        CHECK_MESSAGE(what.find(words) != std::string::npos, "the message is '", what, "', without '", words, "'");
-        return;
-    }
-    FAIL_CHECK("no usage_error, wanted one with '", words, "'");
-}
+private:
+    char const* variable_;
+    std::optional<std::string> old_;
+};
 
 } // namespace files

@@ -5,6 +5,7 @@
 #include "files.hpp"
 
 #include <doctest/doctest.h>
+#include <support/seed.hpp>
 
 #include <cstring>
 #include <random>
@@ -184,9 +185,7 @@ TEST_SUITE("data/idx") {
 
     TEST_CASE("flipped bits in a gzip file are noticed or do not matter") {
         files::folder const folder;
-        auto const seed = files::seed();
-        MESSAGE("TRIREME_TEST_SEED=", seed);
-        std::mt19937 random(seed);
+        std::mt19937 random(test_seed());
         auto const content = numbered(20 * 9 * 7);
         auto const packed = files::zipped(files::idx_images(20, 9, 7, content));
         int noticed = 0;

@@ -3,9 +3,9 @@
 #include <trireme/data/npy.hpp>
 
 #include "files.hpp"
-#include "hostile.hpp"
 
 #include <doctest/doctest.h>
+#include <support/damaged_files.hpp>
 #include <support/messages.hpp>
 
 #include <cstring>

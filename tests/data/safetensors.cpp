@@ -5,10 +5,10 @@
 #include "safetensors_files.hpp"
 
 #include <doctest/doctest.h>
+#include <support/seed.hpp>
 
 #include <bit>
 #include <cmath>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -92,26 +92,6 @@ struct gallery {
         auto const begin = 61 * tensors.size(); // odd places: nothing is aligned
         tensors.push_back({name, type, shape, raw(data).subspan(begin, size)});
     }
-};
-
-/// While it lives, no file of this process may grow beyond `size`: what a full disk is like.
-class file_limit {
-public:
-    explicit file_limit(::rlim_t size) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-        ::getrlimit(RLIMIT_FSIZE, &before_);
-        ::rlimit const limit = {size, before_.rlim_max};
-        ::setrlimit(RLIMIT_FSIZE, &limit);
-    }
-    file_limit(file_limit const&) = delete;
-    file_limit& operator=(file_limit const&) = delete;
-    ~file_limit() {
-        ::setrlimit(RLIMIT_FSIZE, &before_);
-        std::signal(SIGXFSZ, handler_);
-    }
-
-private:
-    void (*handler_)(int);
-    ::rlimit before_ = {};
 };
 
 /// One small change, of a kind that damage or malice might make.
@@ -382,7 +362,7 @@ TEST_SUITE("data/safetensors") {
         for (::rlim_t const limit : {0u, 10u, 50'000u, 100'000u}) {
             CAPTURE(limit);
             auto const write = [&] {
-                file_limit const full(limit);
+                files::file_limit const full(limit);
                 write_safetensors(path, tensors);
             };
             files::expect_data_error(write, path, limit, "writing fails (File too large)");
@@ -429,9 +409,7 @@ TEST_SUITE("data/safetensors") {
 
     TEST_CASE("changed files are refused, or hold what they say") {
         files::folder const folder;
-        auto const seed = files::seed();
-        MESSAGE("TRIREME_TEST_SEED=", seed);
-        std::mt19937 random(seed);
+        std::mt19937 random(test_seed());
         bytes const data = files::random_bytes(64, 5);
         auto const origin = folder.path("origin");
         write_safetensors(origin,

@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +20,7 @@
 namespace safetensors_files {
 
 using files::bytes;
+using files::content_of;
 
 inline bytes with_length(std::uint64_t length, std::string const& json, bytes const& data = {}) {
     bytes content(8);
@@ -35,11 +34,6 @@ inline bytes file_of(std::string const& json, bytes const& data = {}) { return w
 /// The header of a file with one tensor 'a'.
 inline std::string described(std::string const& dtype, std::string const& shape, std::string const& offsets) {
     return R"({"a":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
-}
-
-inline bytes content_of(std::string const& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
 }
 
 template<class T>

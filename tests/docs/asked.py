@@ -17,8 +17,9 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.append(str(pathlib.Path(__file__).resolve().parent))
+sys.path += [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ('docs', 'support')]
 import declarations  # noqa: E402
+from checks import ends  # noqa: E402
 
 LAYER, KERNELS = 'docs/concepts/layer.md', 'docs/concepts/kernels.md'
 STRUCTS = {
@@ -105,5 +106,4 @@ def check(root):
 
 if __name__ == '__main__':
     number, complaints = check(pathlib.Path(sys.argv[1]))
-    print('\n'.join([*complaints, f'{0 if complaints else number} passed, {len(complaints)} failed']))
-    sys.exit(1 if complaints else 0)
+    sys.exit(ends(complaints, number))

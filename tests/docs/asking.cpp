@@ -5,8 +5,8 @@
 
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/files.hpp>
 #include <support/networks.hpp>
 
 #include <cstdint>

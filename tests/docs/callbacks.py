@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
+from checks import Checks, lacks_fashion_mnist  # noqa: E402
+
 VERSION = '2.21.0'
 PACKAGES = [f'tensorboard=={VERSION}', 'protobuf', 'numpy', 'absl-py', 'packaging'] # what its reader imports
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -27,14 +30,11 @@ for event in EventFileLoader(sys.argv[1]).Load():
         found.setdefault(value.tag, []).append([event.step, value.tensor.float_val[0]])
 print(json.dumps(found))
 '''
-passed = failed = 0
+checks = Checks()
 
 
-def expect(what, right):
-    global passed, failed
-    passed, failed = passed + bool(right), failed + (not right)
-    if not right:
-        print(f'failed: {what}')
+def expect(holds, what):
+    checks.expect(holds, f'failed: {what}')
 
 
 def reader():
@@ -60,27 +60,27 @@ with tempfile.TemporaryDirectory() as name:
     ran = subprocess.run([sys.argv[1], folder], capture_output=True, text=True, timeout=300)
     if ran.returncode != 0:
         print(f'{sys.argv[1]} ended with {ran.returncode}: {ran.stderr.strip()}')
-        sys.exit(77 if 'fashion-mnist' in ran.stderr and 'is not there' in ran.stderr else 1)
+        sys.exit(77 if lacks_fashion_mnist(ran.stderr) else 1)
 
     epochs = [json.loads(line) for line in (folder / 'epochs.jsonl').read_text().splitlines()]
     with open(folder / 'steps.csv', newline='') as file:
         steps = [{key: float(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
-    expect('a line for each epoch is printed', ran.stdout.count('\nepoch ') + 1 == len(epochs))
-    expect('epochs are in order', [e['epoch'] for e in epochs] == list(range(1, len(epochs) + 1)))
-    expect('a row for each step', len(steps) == len(epochs) * steps[0]['batches'])
+    expect(ran.stdout.count('\nepoch ') + 1 == len(epochs), 'a line for each epoch is printed')
+    expect([e['epoch'] for e in epochs] == list(range(1, len(epochs) + 1)), 'epochs are in order')
+    expect(len(steps) == len(epochs) * steps[0]['batches'], 'a row for each step')
     for epoch in epochs:
         own = [s for s in steps if s['epoch'] == epoch['epoch']]
         before = [0] + [s['samples'] for s in own]
         mean = sum(s['loss'] * (s['samples'] - b) for s, b in zip(own, before)) / own[-1]['samples']
-        expect('the loss of an epoch is the mean of its steps', abs(mean - epoch['loss']) < 1e-6)
+        expect(abs(mean - epoch['loss']) < 1e-6, 'the loss of an epoch is the mean of its steps')
     best = min(epochs, key=lambda e: e['test_loss'])
-    expect('the best epoch is told', f'was that of epoch {best["epoch"]}, ' in ran.stdout)
-    expect('its weights are back', f'loss {best["test_loss"]:.6g}, ' in ran.stdout)
-    expect('it is marked as the best', best['best'] and not any(e['best'] for e in epochs[best['epoch']:]))
-    expect('patience ends the training', best['epoch'] < len(epochs) < 50)
+    expect(f'was that of epoch {best["epoch"]}, ' in ran.stdout, 'the best epoch is told')
+    expect(f'loss {best["test_loss"]:.6g}, ' in ran.stdout, 'its weights are back')
+    expect(best['best'] and not any(e['best'] for e in epochs[best['epoch']:]), 'it is marked as the best')
+    expect(best['epoch'] < len(epochs) < 50, 'patience ends the training')
 
     events = list((folder / 'tensorboard').iterdir())
-    expect('one event file', len(events) == 1)
+    expect(len(events) == 1, 'one event file')
     if '--tensorboard' in sys.argv:
         read = subprocess.run([reader(), '-c', READER, events[0]], capture_output=True, text=True)
         if read.returncode != 0:
@@ -88,9 +88,8 @@ with tempfile.TemporaryDirectory() as name:
         found = json.loads(read.stdout or '{}')
         for tag, key in (('loss/train', 'loss'), ('loss/test', 'test_loss'), ('accuracy/test', 'test_accuracy'),
                          ('samples_per_second', 'samples_per_second')):
-            expect(tag, found.get(tag) == [[e['epoch'], in_float(e[key])] for e in epochs])
-        expect('loss/step', found.get('loss/step') == [[i, in_float(s['loss'])] for i, s in enumerate(steps, 1)])
-        expect('no other tags', len(found) == 5)
+            expect(found.get(tag) == [[e['epoch'], in_float(e[key])] for e in epochs], tag)
+        expect(found.get('loss/step') == [[i, in_float(s['loss'])] for i, s in enumerate(steps, 1)], 'loss/step')
+        expect(len(found) == 5, 'no other tags')
 
-print(f'{passed} passed, {failed} failed')
-sys.exit(1 if failed else 0)
+checks.end()

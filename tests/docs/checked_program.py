@@ -6,16 +6,14 @@ import resource
 import subprocess
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
+from checks import Checks  # noqa: E402
 
-class CheckedProgram:
+
+class CheckedProgram(Checks):
     def __init__(self, path):
+        super().__init__()
         self.path, self.name = path, pathlib.Path(path).name
-        self.passed = self.failed = 0
-
-    def expect(self, holds, what):
-        self.passed, self.failed = self.passed + bool(holds), self.failed + (not holds)
-        if not holds:
-            print(what)
 
     def run(self, *arguments, most_file_bytes=None):
         """`most_file_bytes`: files may not grow larger; that is an error of the write then, and no signal."""
@@ -30,7 +28,3 @@ class CheckedProgram:
         said = done.stdout * at_once + done.stderr
         self.expect(done.returncode == 2 and all(word in said for word in words) and said.count('\n') == 1,
                     f'{self.name} {arguments}: exit code {done.returncode}, not 2 and one line with {words}: {said}')
-
-    def end(self):
-        print(f'{self.passed} passed, {self.failed} failed')
-        sys.exit(1 if self.failed or not self.passed else 0)

@@ -15,6 +15,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
 import passed  # noqa: E402
+from checks import ends  # noqa: E402
 
 # What a program includes: the library's own header, and its package if that is in no usual place.
 LIBRARIES = {'trireme/mpi.hpp': ('mpi.h', 'ompi-cxx'), 'CLI/CLI.hpp': ('CLI/CLI.hpp', ''),
@@ -66,15 +67,13 @@ def main():
             known.note(*depends)
         return path.relative_to(root), said
 
-    failed = 0
+    faults = []
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as workers:
         for name, said in workers.map(attempt, sources):
-            failed += said != ''
             if said:
-                print(f'{name}: does not compile:\n{said[:4000]}')
+                faults.append(f'{name}: does not compile:\n{said[:4000]}')
     known.forget_old()
-    print(f'{len(sources) - failed} passed, {failed} failed')
-    return 1 if failed or not sources else 0
+    return ends(faults, len(sources))
 
 
 sys.exit(main())

@@ -5,8 +5,8 @@
 
 #include <trireme/checkpoints.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/files.hpp>
 #include <support/networks.hpp>
 
 namespace docs_going_on_test {

@@ -5,9 +5,9 @@
 
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <support/compare.hpp>
+#include <support/files.hpp>
 #include <support/golden.hpp>
 #include <support/networks.hpp>
 

@@ -22,6 +22,9 @@ import pathlib
 import re
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
+from checks import ends  # noqa: E402
+
 FOREIGN = {
     'the standard library': 'terminate',
     'Meson and CMake': 'b_sanitize b_lundef --print-errorlogs CMAKE_PREFIX_PATH CMAKE_TOOLCHAIN_FILE CMAKE_BUILD_TYPE',
@@ -182,5 +185,4 @@ def check(root):
 
 if __name__ == '__main__':
     names, complaints = check(pathlib.Path(sys.argv[1]))
-    print('\n'.join([*complaints, f'{len(names)} passed, {len(complaints)} failed']))
-    sys.exit(1 if complaints else 0)
+    sys.exit(ends(complaints, len(names) + len(complaints)))

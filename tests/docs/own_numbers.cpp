@@ -3,8 +3,8 @@
 
 // The code of the guide's chapter on samples and losses of one's own, as guide.cpp has that of the others.
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/files.hpp>
 #include <trireme/readers.hpp>
 #include <trireme/trireme.hpp>
 

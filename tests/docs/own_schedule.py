@@ -14,6 +14,7 @@ import sys
 root = pathlib.Path(sys.argv[1])
 sys.path.append(str(root / 'tests' / 'support'))
 import passed  # noqa: E402
+from checks import ends  # noqa: E402
 
 command = sys.argv[sys.argv.index('--') + 1:]
 program = (root / 'examples/own_schedule.cpp').read_text(encoding='utf-8')
@@ -40,5 +41,4 @@ if not known.knows():
         print(done.stdout[:3000])
     else:
         known.note()
-print('\n'.join([*faults, f'{len(parts) + 1 - len(faults)} passed, {len(faults)} failed']))
-sys.exit(1 if faults else 0)
+sys.exit(ends(faults, len(parts) + 1))

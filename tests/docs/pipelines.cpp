@@ -6,8 +6,8 @@
 #include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/files.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 

@@ -17,8 +17,10 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
 import snippets  # noqa: E402
 from gallery import gallery  # noqa: E402
+from checks import ends  # noqa: E402
 
 
 def run(program, *arguments):
@@ -155,5 +157,4 @@ of_a_run = pictures.pop('measured.svg', b'').decode()
 faults = page.compare(sys.argv, pictures, table)
 faults += [*measured(of_a_run), *by_hand(root)]
 faults += [*ranks(table), *refusals(program), *files(program)]
-print('\n'.join([*faults, f'{0 if faults else 1} passed, {len(faults)} failed']))
-sys.exit(1 if faults else 0)
+sys.exit(ends(faults, 1))

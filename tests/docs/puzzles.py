@@ -20,6 +20,7 @@ root = pathlib.Path(sys.argv[1])
 sys.path += [str(root / 'tests' / 'support'), str(root / 'examples' / 'puzzles')]
 import passed  # noqa: E402
 import run  # noqa: E402
+from checks import ends  # noqa: E402
 
 INCLUDE = '#include "puzzle.hpp"\n'
 GAP = re.compile(r'(?<=// your code\n).*?(?=^ *// until here\n)', re.M | re.S)
@@ -182,11 +183,8 @@ def main():
     faults = [judge(check) for check in checks[:2]]
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as workers:
         faults += workers.map(judge, checks[2:])
-    failed = [(name, fault) for (name, *_), fault in zip(checks, faults) if fault]
-    for name, fault in failed:
-        print(f'FAILED  {name}: {fault}')
-    print(f'{len(checks) - len(failed)} passed, {len(failed)} failed')
-    return 1 if failed else 0
+    failed = [f'FAILED  {name}: {fault}' for (name, *_), fault in zip(checks, faults) if fault]
+    return ends(failed, len(checks))
 
 
 if __name__ == '__main__':

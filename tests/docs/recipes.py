@@ -24,6 +24,7 @@ root = pathlib.Path(sys.argv[1]).resolve()
 PLACES = (str(root), str(pathlib.Path(sys.argv[1]).absolute()))
 sys.path.append(str(root / 'tests/support'))
 import passed  # noqa: E402
+from checks import ends  # noqa: E402
 
 PAGE = 'CONTRIBUTING.md'
 SPDX = ('SPDX-FileCopyrightText: The Trireme authors', 'SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception')
@@ -221,8 +222,7 @@ def main():
             faults = followed(keep or pathlib.Path(folder), recipes, command)
         if not faults:
             known.note()
-    print('\n'.join([*faults, f'{0 if faults else len(PARTS)} passed, {len(faults)} failed']))
-    return 1 if faults else 0
+    return ends(faults, len(PARTS))
 
 
 if __name__ == '__main__':

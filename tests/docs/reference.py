@@ -19,16 +19,17 @@ INTERNAL may only become shorter: a new header that is not for programs has its 
 """
 import collections
 import dataclasses
-import difflib
 import pathlib
 import re
 import sys
 
 sys.dont_write_bytecode = True
-sys.path += [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ('headers', 'compile_fail')]
+sys.path += [str(pathlib.Path(__file__).resolve().parent.parent / folder)
+             for folder in ('headers', 'compile_fail', 'support')]
 import declarations  # noqa: E402
 import page as errors  # noqa: E402
 import rules  # noqa: E402
+from checks import write_or_check  # noqa: E402
 from declarations import joined  # noqa: E402
 
 PAGE = 'docs/reference.md'
@@ -564,21 +565,9 @@ This page is written by `python3 tests/docs/reference.py .`; to change a sentenc
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    path = root / PAGE
     reference = Reference(root)
     page = reference.page()
-    faults = reference.faults
-    if '--check' in sys.argv[2:]:
-        old = path.read_text(encoding='utf-8') if path.exists() else ''
-        if not faults and old != page:
-            faults = [f'{PAGE} is not what tests/docs/reference.py writes; run it:', *difflib.unified_diff(
-                old.split('\n'), page.split('\n'), PAGE, 'written', lineterm='')]
-        print('\n'.join(faults + ['0 passed, 1 failed' if faults else '1 passed, 0 failed']))
-    elif faults:
-        print('\n'.join(faults))
-    else:
-        path.write_text(page, encoding='utf-8')
-    return 1 if faults else 0
+    return write_or_check(root, {PAGE: page}, reference.faults, 'tests/docs/reference.py')
 
 
 if __name__ == '__main__':

@@ -12,30 +12,30 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
+from checks import Checks, lacks_fashion_mnist  # noqa: E402
+
 programs = {pathlib.Path(path).name: path for path in sys.argv[1:]}
 environment = {name: value for name, value in os.environ.items() if name != 'TRIREME_CIFAR10'}
-passed = failed = 0
+checks = Checks()
 left_out = set()
 
 
 def expect(code, words, name, *arguments):
     """Runs a program, if it is here; what it says on standard error has all words."""
-    global passed, failed
     if name not in programs:
         left_out.add(f'{name} is not built')
         return
     ran = subprocess.run([programs[name], *map(str, arguments)], capture_output=True, text=True, timeout=300,
                          env=environment)
-    if name in ('use_weights', 'callbacks') and 'fashion-mnist' in ran.stderr and 'is not there' in ran.stderr:
+    if name in ('use_weights', 'callbacks') and lacks_fashion_mnist(ran.stderr):
         left_out.add(f'{name}: Fashion-MNIST is not there')
         return
     wrong = [word for word in words if word not in ran.stderr]
     if code == 2 and (not ran.stderr.startswith(name + ': ') or ran.stderr.count('\n') != 1):
         wrong.append(f'one line that begins with {name}:')
-    right = ran.returncode == code and not wrong
-    passed, failed = passed + right, failed + (not right)
-    if not right:
-        print(f'{name} {arguments}: exit code {ran.returncode}, without {wrong}: {ran.stderr}')
+    checks.expect(ran.returncode == code and not wrong,
+                  f'{name} {arguments}: exit code {ran.returncode}, without {wrong}: {ran.stderr}')
 
 
 with tempfile.TemporaryDirectory() as name:
@@ -57,9 +57,7 @@ with tempfile.TemporaryDirectory() as name:
                 lost = subprocess.run([programs[each], table(*flowers()) if each == 'mlp' else folder / 'nowhere'], stdout=full,
                                       stderr=subprocess.PIPE, text=True, timeout=300, env=environment)
             right = lost.returncode == (3 if each == 'mlp' else 2) # what is wrong before anything is printed comes first
-            passed, failed = passed + right, failed + (not right)
-            if not right:
-                print(f'{each} loses its output: {lost.returncode}: {lost.stderr}')
+            checks.expect(right, f'{each} loses its output: {lost.returncode}: {lost.stderr}')
     expect(2, ['nowhere.csv', 'cannot be opened', 'check the path'], 'mlp', folder / 'nowhere.csv')
     expect(2, [str(folder), 'this is a folder', 'pass the path of a file'], 'mlp', folder)
     expect(2, ['--help', 'cannot be opened'], 'mlp', '--help')
@@ -86,5 +84,4 @@ with tempfile.TemporaryDirectory() as name:
 
 for why in sorted(left_out):
     print('left out:', why)
-print(f'{passed} passed, {failed} failed')
-sys.exit(1 if failed or not passed else 0)
+checks.end()

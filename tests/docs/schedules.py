@@ -12,7 +12,9 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
 from gallery import gallery  # noqa: E402
+from checks import ends  # noqa: E402
 
 
 def drawn(program):
@@ -27,5 +29,4 @@ def drawn(program):
 root, program = pathlib.Path(sys.argv[1]), sys.argv[2]
 page = gallery(root, 'docs/schedules.md', 'pictures', 'schedule-*.svg', 'costs')
 faults = page.compare(sys.argv, *drawn(program))
-print('\n'.join([*faults, f'{0 if faults else 1} passed, {max(0, len(faults) - 1)} failed']))
-sys.exit(1 if faults else 0)
+sys.exit(ends(faults, 1))

@@ -20,6 +20,9 @@ import subprocess
 import sys
 import textwrap
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
+from checks import ends  # noqa: E402
+
 MARK = re.compile(r'^<!-- snippet: (\S+) -->$')
 LINK = re.compile(r'\]\(([^)\s]+)\)')
 
@@ -146,5 +149,4 @@ def check_contents(root):
 if __name__ == '__main__':
     top = pathlib.Path(sys.argv[1])
     complaints = [*check_snippets(top), *check_results(top), *check_links(top), *check_contents(top)]
-    print('\n'.join([*complaints, f'{0 if complaints else 1} passed, {len(complaints)} failed']))
-    sys.exit(1 if complaints else 0)
+    sys.exit(ends(complaints, 1))

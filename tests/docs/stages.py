@@ -19,15 +19,12 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
+from checks import Checks  # noqa: E402
+
 programs = {pathlib.Path(path).name: path for path in sys.argv[1:]}
-passed = failed = 0
-
-
-def expect(right, what):
-    global passed, failed
-    passed, failed = passed + bool(right), failed + (not right)
-    if not right:
-        print(what)
+checks = Checks()
+expect = checks.expect
 
 
 def run(name, *arguments):
@@ -238,5 +235,4 @@ with tempfile.TemporaryDirectory() as name:
         write_images(where, 12, 1)
         resnet18_diverges(where)
 
-print(f'{passed} passed, {failed} failed')
-sys.exit(1 if failed or not passed else 0)
+checks.end()

@@ -7,8 +7,8 @@
 #include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/files.hpp>
 
 #include <cmath>
 #include <cstddef>

@@ -3,7 +3,8 @@
 #include <trireme/group/transport/nccl/id_file.hpp>
 
 #include <doctest/doctest.h>
-#include <processes/forked.hpp>
+#include <support/files.hpp>
+#include <support/forked.hpp>
 #include <support/waiting.hpp>
 
 #include <sys/types.h>
@@ -23,16 +24,9 @@ using test_waiting::comes_true;
 using exchange = nccl_runtime::id_exchange<128>;
 using seconds = std::chrono::duration<double>;
 
-struct folder {
-    std::filesystem::path path;
-    folder() {
-        auto name = (std::filesystem::temp_directory_path() / "trireme_id_XXXXXX").string();
-        REQUIRE(::mkdtemp(name.data()) != nullptr);
-        path = name;
-    }
-    ~folder() { std::filesystem::remove_all(path); }
-    std::string file() const { return (path / "id").string(); }
-    bool empty() const { return std::filesystem::is_empty(path); }
+struct folder : files::folder {
+    std::string file() const { return path("id"); }
+    bool empty() const { return std::filesystem::is_empty(path()); }
 };
 
 exchange::id_type id_of(int n) {
@@ -192,7 +186,7 @@ TEST_SUITE("group/id_file") {
                           "raise the option `deadline`";
         CHECK_THROWS_WITH_AS(exchange(process(1, 3, 6, f, 0.2)).take(), text.c_str(), deadline_error);
         CHECK_THROWS_WITH_AS(exchange({1, 3, 6, "", seconds(1)}), doctest::Contains("no id_file"), usage_error);
-        CHECK_THROWS_WITH_AS(exchange({1, 3, 6, f.path.string() + std::string("/id\0b", 5), seconds(1)}),
+        CHECK_THROWS_WITH_AS(exchange({1, 3, 6, f.path() + std::string("/id\0b", 5), seconds(1)}),
                              doctest::Contains("id\\0b\" has a zero byte"), usage_error);
         CHECK_THROWS_WITH_AS(exchange({1, 3, 6, "/no/such/folder/id", seconds(1)}).take(),
                              doctest::Contains("check that the folder exists"), data_error);

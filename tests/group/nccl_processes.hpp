@@ -3,6 +3,8 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <support/files.hpp>
+#include <support/left_out.hpp>
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -55,20 +57,9 @@ struct role {
     void skip(std::string const& why) const { std::ofstream(file + ".skipped") << why; }
 };
 
-class folder {
-public:
-    folder() {
-        auto name = (std::filesystem::temp_directory_path() / "trireme_nccl_XXXXXX").string();
-        REQUIRE(::mkdtemp(name.data()) != nullptr);
-        path_ = name;
-    }
-    folder(folder const&) = delete;
-    folder& operator=(folder const&) = delete;
-    ~folder() { std::filesystem::remove_all(path_); }
-    std::string file() const { return (path_ / "id").string(); }
-
-private:
-    std::filesystem::path path_;
+/// The processes of a run meet through a file.
+struct folder : files::folder {
+    std::string file() const { return path("id"); }
 };
 
 /// Ends the processes that a test has left.
@@ -136,8 +127,7 @@ inline bool skipped(folder const& f) {
     std::ifstream in(f.file() + ".skipped");
     if (!in) return false;
     std::string const why((std::istreambuf_iterator<char>(in)), {});
-    MESSAGE("left out: NCCL says " << why);
-    return true;
+    return test_support::left_out(true, "NCCL says " + why);
 }
 
 } // namespace nccl_test

@@ -15,6 +15,9 @@ import struct
 import subprocess
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
+from checks import ends  # noqa: E402
+
 FATBIN, FATBIN_ELF, COMPRESSED = 0xBA55ED50, 2, 0x2000 | 0x8000
 # Of an ELF file of device code: the note that tells how many bytes of arguments a kernel has.
 NOTES, SHORT_NOTE, LONG_NOTE, ARGUMENT_BYTES = '.nv.info.', 3, 4, 0x19
@@ -102,10 +105,7 @@ def main():
     faults += [f'no program has a kernel with {held}' for held in HELD if not any(held in name for name in ours)]
     if fault('void trireme::cuda_runtime::run_blocks<made_up, 24ul>(made_up)', 40) is None:
         faults.append('the control: a kernel that reads 40 of 24 bytes is not seen')
-    for f in faults:
-        print(f)
-    print(f'{passed} passed, {len(faults)} failed')
-    return 1 if faults else 0
+    return ends(faults, passed + len(faults))
 
 
 if __name__ == '__main__':

@@ -14,6 +14,9 @@ import re
 import subprocess
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
+from checks import Checks  # noqa: E402
+
 FOLDERS = ('kernels/blocks/', 'kernels/cuda/', 'device/cuda/', 'collective/on_streams/', 'group/transport/peer',
            'group/transport/nccl', 'trainer/stream_', 'trainer/nccl')
 POLICIES = ('block_kernels', 'kernels_with_libraries', 'with_function', 'values_as', 'cuda_library_kernels',
@@ -198,11 +201,10 @@ def main():
             sys.exit(f'{program}: nm cannot list its symbols: {listed.stderr.strip()}')
         symbols |= {line.split(' ', 2)[-1] for line in listed.stdout.splitlines() if 'trireme::' in line}
 
-    passed = failed = 0
+    checks = Checks()
     control = [t.name for t in templates(CONTROL) if missing(t, symbols)]
     if control != CONTROL_NAMES:
-        print('the control: of templates that nobody instantiates, these are seen:', control)
-        failed += 1
+        checks.expect(False, f'the control: of templates that nobody instantiates, these are seen: {control}')
     top = root / 'include' / 'trireme'
     for path in sorted(top.rglob('*.hpp')):
         header = path.relative_to(top).as_posix()
@@ -212,14 +214,12 @@ def main():
             continue  # NCCL is not on this machine
         for template in templates(path.read_text(encoding='utf-8')):
             faults = missing(template, symbols)
-            passed, failed = passed + (not faults), failed + bool(faults)
             by = f' by a function of {template.first}' if template.first else ''
-            for fault in faults:
-                print(f'include/trireme/{header}: {template.name}{by} {fault} by a test for GPUs: use it in '
-                      + remedy(header))
-    print(f'{passed} passed, {failed} failed')
-    return 1 if failed or not passed else 0
+            checks.expect(not faults, '\n'.join(
+                f'include/trireme/{header}: {template.name}{by} {fault} by a test for GPUs: use it in ' + remedy(header)
+                for fault in faults))
+    checks.end()
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    main()

@@ -14,10 +14,11 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'docs'))
+sys.path += [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ('docs', 'support')]
 import declarations  # noqa: E402
 import reference  # noqa: E402
 import rules  # noqa: E402
+from checks import ends  # noqa: E402
 
 FORWARD, WHOLE = '#include <trireme/fwd.hpp>\n', f'#include <{rules.UMBRELLA}>\n'
 # The sections whose names the types of trainers and models, and their samples, consist of.
@@ -127,10 +128,8 @@ def main():
             seconds[name] = time.monotonic() - begun
             if done.returncode != 0:
                 failed.append(f'{name}: does not compile:\n{done.stdout[:4000]}')
-    print('\n'.join(failed))
     print(f'fwd.hpp: {seconds["fwd.hpp"]:.2f} s, trireme.hpp: {seconds["trireme.hpp"]:.2f} s')
-    print(f'{len(declared) if not failed else 0} passed, {len(failed)} failed')
-    return 1 if failed else 0
+    return ends(failed, len(declared))
 
 
 if __name__ == '__main__':

@@ -13,7 +13,9 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
 import rules  # noqa: E402
+from checks import ends  # noqa: E402
 
 
 def inlined(top, name, seen):
@@ -63,8 +65,7 @@ def main():
     if sys.argv[3:4] != ['--check']:
         return 0
     faults = list(check(root, path, sys.argv[4:]))
-    print('\n'.join([*faults, f'{0 if faults else 1} passed, {len(faults)} failed']))
-    return 1 if faults else 0
+    return ends(faults, 1)
 
 
 if __name__ == '__main__':

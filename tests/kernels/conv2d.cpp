@@ -3,6 +3,7 @@
 #include <trireme/kernels/portable/conv2d.hpp>
 #include <trireme/kernels/reference/conv2d.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
@@ -13,24 +14,14 @@
 
 namespace device_conv2d_test {
 using namespace trireme;
+using kernel_cases::sizes;
 
 namespace {
 
-template<class G>
-struct sizes {
-    static constexpr std::size_t x = G::channels * G::height * G::width;
-    static constexpr std::size_t w = G::out_channels * G::channels * G::kernel * G::kernel;
-    static constexpr std::size_t b = G::out_channels;
-    static constexpr std::size_t y = G::out_channels * G::out_height * G::out_width;
-};
-
 template<class G, std::size_t Lanes, class T>
 std::string words() {
-    std::string text = "TRIREME_TEST_SEED=" + std::to_string(numbers::seed()) + " conv2d_geometry<";
-    for (auto size : {G::channels, G::height, G::width, G::out_channels, G::kernel, G::padding})
-        text += std::to_string(size) + ", ";
-    return text + std::to_string(G::stride) + ">, " + std::to_string(Lanes) + " lanes of " + std::to_string(sizeof(T)) +
-           " bytes";
+    return "TRIREME_TEST_SEED=" + std::to_string(numbers::seed()) + " " + kernel_cases::text_of_conv2d<G>() + ", " +
+           std::to_string(Lanes) + " lanes of " + std::to_string(sizeof(T)) + " bytes";
 }
 
 template<class G, std::size_t Lanes, class T>

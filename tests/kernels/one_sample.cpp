@@ -5,6 +5,7 @@
 #include <trireme/kernels/reference/conv2d.hpp>
 #include <trireme/kernels/reference/linear.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
@@ -14,34 +15,16 @@
 
 namespace device_one_sample_test {
 using namespace trireme;
+using kernel_cases::guarded;
+using kernel_cases::sizes;
 
 // Granules of one lane: the kernels of portable/one_sample against the reference's.
 
 namespace {
 
-/// An output between two guards, which nobody may write.
-template<class T>
-class guarded {
-public:
-    explicit guarded(std::vector<T> const& inside) : all_(inside.size() + 2 * guard, T(12345)) {
-        for (std::size_t i = 0; i < inside.size(); ++i) all_[guard + i] = inside[i];
-    }
-    T* data() { return all_.data() + guard; }
-    std::vector<T> inside() const { return {all_.data() + guard, all_.data() + all_.size() - guard}; }
-    bool intact() const {
-        for (std::size_t i = 0; i < guard; ++i)
-            if (all_[i] != T(12345) || all_[all_.size() - 1 - i] != T(12345)) return false;
-        return true;
-    }
-
-private:
-    static constexpr std::size_t guard = 64; // more than any register
-    std::vector<T> all_;
-};
-
 template<class T>
 void check(guarded<T> const& ours, std::vector<T> const& expected, std::size_t terms) {
-    CHECK(numbers::apart(ours.inside(), expected, terms) <= 1);
+    CHECK(numbers::apart(ours.numbers(), expected, terms) <= 1);
     CHECK(ours.intact());
 }
 
@@ -49,30 +32,24 @@ void check(guarded<T> const& ours, std::vector<T> const& expected, std::size_t t
 
 template<class G, class T>
 void conv2d_equals_reference() {
-    constexpr std::size_t taps = G::channels * G::kernel * G::kernel, pixels = G::out_height * G::out_width;
-    constexpr std::size_t x_size = G::channels * G::height * G::width;
+    using size = sizes<G>;
+    constexpr std::size_t pixels = G::out_height * G::out_width;
     static_assert(G::height + 2 * G::padding >= G::kernel && G::width + 2 * G::padding >= G::kernel);
     INFO("TRIREME_TEST_SEED=", numbers::seed());
-    CAPTURE(G::channels);
-    CAPTURE(G::height);
-    CAPTURE(G::width);
-    CAPTURE(G::out_channels);
-    CAPTURE(G::kernel);
-    CAPTURE(G::padding);
-    CAPTURE(G::stride);
+    CAPTURE(kernel_cases::text_of_conv2d<G>());
     CAPTURE(sizeof(T));
-    auto const x = numbers::uniform<T>(0, x_size), w = numbers::uniform<T>(1, G::out_channels * taps);
-    auto const b = numbers::uniform<T>(2, G::out_channels), dy = numbers::uniform<T>(3, G::out_channels * pixels);
+    auto const x = numbers::uniform<T>(0, size::x), w = numbers::uniform<T>(1, size::w);
+    auto const b = numbers::uniform<T>(2, size::b), dy = numbers::uniform<T>(3, size::y);
 
     auto expected_y = numbers::unset<T>(dy.size());
     guarded<T> y(expected_y), y_again(expected_y);
     conv2d_forward<G, 1>(reference{}, x.data(), w.data(), b.data(), expected_y.data());
     conv2d_forward<G, 1>(portable{}, x.data(), w.data(), b.data(), y.data());
-    check(y, expected_y, taps + 1);
+    check(y, expected_y, size::taps + 1);
     conv2d_forward<G, 1>(portable{}, x.data(), w.data(), b.data(), y_again.data());
-    CHECK(y_again.inside() == y.inside()); // the same arguments, the same bits
+    CHECK(y_again.numbers() == y.numbers()); // the same arguments, the same bits
 
-    auto expected_dx = numbers::unset<T>(x_size);
+    auto expected_dx = numbers::unset<T>(size::x);
     guarded<T> dx(expected_dx);
     conv2d_backward_input<G, 1>(reference{}, w.data(), dy.data(), expected_dx.data());
     conv2d_backward_input<G, 1>(portable{}, w.data(), dy.data(), dx.data());

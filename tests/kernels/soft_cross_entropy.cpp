@@ -3,6 +3,7 @@
 #include <trireme/kernels/portable/soft_cross_entropy.hpp>
 #include <trireme/kernels/reference/soft_cross_entropy.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
@@ -18,23 +19,11 @@
 
 namespace device_soft_cross_entropy_test {
 using namespace trireme;
+using kernel_cases::some_weights;
 
 namespace {
 
 constexpr int none = std::numeric_limits<int>::min();
-
-/// Weights of classes: 0.5, 1, 1.5, 0, and so on.
-template<std::size_t Classes>
-struct some_weights {
-    struct list {
-        double of[Classes] = {};
-        constexpr list() noexcept {
-            for (std::size_t c = 0; c < Classes; ++c) of[c] = c % 4 == 3 ? 0 : 0.5 + 0.5 * double(c % 4);
-        }
-    };
-    static constexpr list all{};
-    static constexpr double const (&of)[Classes] = all.of;
-};
 
 struct one_and_three {
     static constexpr double of[] = {1, 3};

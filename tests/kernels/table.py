@@ -15,6 +15,9 @@ import pathlib
 import re
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
+from checks import ends, write_or_check  # noqa: E402
+
 # The families, and those that what they do not overload comes from.
 FAMILIES = {'reference': None, 'portable': None, 'blocks': None, 'channels_last': None, 'onednn': 'channels_last',
             'cuda': 'blocks'}
@@ -563,8 +566,8 @@ def main():
     chosen_by = numbers(include)
     wrong += [f'include/trireme/{NUMBERS[name][0]}: the number {name} of tests/kernels/table.py is not there any more'
               for name, value in chosen_by.items() if value is None]
-    for fault in wrong:  # before what is made of kernels that may not be there
-        print(fault)
+    if wrong:  # the page is made of kernels that may not be there
+        return ends(wrong, len(wrong))
     of = policies(top)
     values = constants(top) | {n: v for n, v in chosen_by.items() if v is not None} | derived(chosen_by)
     values |= {'families': families(of), 'kernels': table(kernels), 'layers': layers(root, kernels, of, tests)}
@@ -575,17 +578,8 @@ def main():
     for name, value in values.items():
         page = page.replace('{' + name + '}', value)
     late += [f'tests/kernels/kernels.md.in: no policy has a constant {name}' for name in re.findall(r'\{(\w+)\}', page)]
-    written = {root / 'docs/kernels.md': page} | {top / f'{f}.hpp': umbrella(top, f) for f in FAMILIES}
-    for path, text in written.items():
-        if path.is_file() and path.read_text(encoding='utf-8') == text:
-            continue
-        if '--check' in sys.argv:
-            late.append(f'{path.relative_to(root)} is not what the kernels are: python3 tests/kernels/table.py .')
-        else:
-            path.write_text(text, encoding='utf-8')
-    for fault in late:
-        print(fault)
-    return 1 if wrong or late else 0
+    written = {'docs/kernels.md': page} | {f'include/trireme/kernels/{f}.hpp': umbrella(top, f) for f in FAMILIES}
+    return write_or_check(root, written, late, 'tests/kernels/table.py')
 
 
 if __name__ == '__main__':

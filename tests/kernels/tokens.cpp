@@ -4,12 +4,12 @@
 #include <trireme/kernels/reference.hpp>
 #include <trireme/kernels/sample_by_sample.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +18,7 @@
 
 namespace kernels_tokens_test {
 using namespace trireme;
+using kernel_cases::some_weights;
 
 namespace {
 
@@ -204,16 +205,6 @@ void soft_cross_entropy_equals_reference() {
     token_soft_cross_entropy_gradient<Targets, G, 1>(single{}, x.data(), labels.data(), &weight, x.data(), &loss);
     CHECK(x == dx); // in place
 }
-
-/// Weights of classes that repeat, one of them 0.
-template<std::size_t Classes>
-struct some_weights {
-    static constexpr std::array<double, Classes> of = [] {
-        std::array<double, Classes> w{};
-        for (std::size_t c = 0; c < Classes; ++c) w[c] = static_cast<double>(c % 4) / 2;
-        return w;
-    }();
-};
 
 template<std::size_t Tokens, std::size_t Classes, class T>
 void soft_cross_entropies_equal_reference() {

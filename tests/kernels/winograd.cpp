@@ -3,63 +3,26 @@
 #include <trireme/kernels/portable/winograd.hpp>
 #include <trireme/kernels/reference/conv2d.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
 namespace device_winograd_test {
 using namespace trireme;
+using kernel_cases::sizes;
 
 namespace {
 
-template<class G>
-struct sizes {
-    static constexpr std::size_t x = G::channels * G::height * G::width;
-    static constexpr std::size_t w = G::out_channels * G::channels * G::kernel * G::kernel;
-    static constexpr std::size_t b = G::out_channels;
-    static constexpr std::size_t y = G::out_channels * G::out_height * G::out_width;
-};
-
-/// n numbers at a cache line, between two lines that no kernel may touch.
+/// Arrays begin at a cache line.
 template<class T>
-class guarded {
-public:
-    explicit guarded(std::vector<T> const& numbers) : guarded(numbers.size()) {
-        std::copy(numbers.begin(), numbers.end(), begin_);
-    }
-    explicit guarded(std::size_t n, T value = std::numeric_limits<T>::quiet_NaN()) : n_(n), all_(n + 3 * line, guard) {
-        void* at = all_.data() + line;
-        std::size_t space = (n + 2 * line) * sizeof(T);
-        begin_ = static_cast<T*>(std::align(64, (n + line) * sizeof(T), at, space));
-        std::fill_n(begin_, n, value);
-    }
-    guarded(guarded const&) = delete;
-    guarded& operator=(guarded const&) = delete;
-
-    T* data() noexcept { return begin_; }
-    std::vector<T> numbers() const { return std::vector<T>(begin_, begin_ + n_); }
-    bool intact() const noexcept {
-        auto const is_guard = [](T value) { return value == guard; };
-        return std::all_of(all_.data(), static_cast<T const*>(begin_), is_guard) &&
-               std::all_of(static_cast<T const*>(begin_) + n_, all_.data() + all_.size(), is_guard);
-    }
-
-private:
-    static constexpr std::size_t line = 64 / sizeof(T);
-    static constexpr T guard = 12345;
-    std::size_t n_;
-    std::vector<T> all_;
-    T* begin_;
-};
+using guarded = kernel_cases::guarded<T, 64>;
 
 /// Whole numbers from -4 to 4. All that the kernels compute of them is exact: halves of halves, and nowhere near the
 /// end of the significand.
@@ -136,9 +99,7 @@ void check(std::vector<outcome<T>> const& all, std::string const& geometry, bool
 
 template<class G, std::size_t Lanes>
 std::string described() {
-    return std::to_string(G::channels) + " x " + std::to_string(G::height) + " x " + std::to_string(G::width) + " to " +
-           std::to_string(G::out_channels) + " channels, padding " + std::to_string(G::padding) + ", " +
-           std::to_string(Lanes) + " lanes";
+    return kernel_cases::text_of_conv2d<G>() + ", " + std::to_string(Lanes) + " lanes";
 }
 
 template<class G, std::size_t Lanes, class T>

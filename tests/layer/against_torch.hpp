@@ -5,7 +5,7 @@
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
+#include <support/hash.hpp>
 
 #include <algorithm>
 #include <cstddef>

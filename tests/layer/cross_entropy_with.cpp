@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
 #include <support/golden.hpp>
+#include <support/hash.hpp>
 #include <trireme/reference.hpp>
 
 #include "loss_of_batch.hpp"
@@ -16,12 +16,10 @@
 namespace layer_cross_entropy_with_test {
 using namespace trireme;
 namespace golden = trireme_golden;
+using test_loss::weights_of_ten;
 
 namespace {
 
-struct weights_of_ten {
-    static constexpr double of[] = {0.25, 1.0, 2.0, 0.0, 0.5, 1.5, 3.0, 0.75, 1.25, 0.1};
-};
 struct weights_of_three {
     static constexpr float of[3] = {0.5f, 0, 2};
 };

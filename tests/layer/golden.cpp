@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
 #include <support/golden.hpp>
+#include <support/hash.hpp>
 #include <trireme/trireme.hpp>
 
 #include <trireme/kernels/reference/activation.hpp>

@@ -62,23 +62,9 @@ void check_places() {
     CHECK(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end());
 }
 
-// ResNet-18 of "Dive into Deep Learning", chapter 8.6, as PyTorch's modules in the book nest and are called:
-// nn.Sequential(stem, four of nn.Sequential(Residual, Residual), pooling, flattening, linear), and Residual has the
-// members conv1, bn1, conv2, bn2 and, if it halves, conv3.
-template<std::size_t C, std::size_t S = 1>
-using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
-template<std::size_t C, std::size_t S = 1>
-using body = sequential<named<"conv1", conv3<C, S>>, named<"bn1", batch_norm<>>, relu, named<"conv2", conv3<C>>,
-                        named<"bn2", batch_norm<>>>;
-template<std::size_t C>
-using plain = sequential<named<"", residual<body<C>>>, relu>;
-template<std::size_t C>
-using halving = sequential<named<"", residual<body<C, 2>, named<"conv3", conv2d<C, kernel<1>, stride<2>>>>>, relu>;
-using resnet18 = network<input<1, 28, 28>, sequential<conv3<64>, batch_norm<>, relu>, sequential<repeat<2, plain<64>>>,
-                         sequential<halving<128>, plain<128>>, sequential<halving<256>, plain<256>>,
-                         sequential<halving<512>, plain<512>>, global_avg_pool2d, flatten, linear<10>>;
+using resnet18 = test_networks::as_in_the_book::resnet<64, 128, 256, 512>;
 
-/// The book's names, written by loops over its module.
+/// The book's names of ResNet-18, written by loops over its module.
 list names_in_the_book() {
     list all;
     auto const add = [&](std::string const& module, bool norm) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
 #include <support/golden.hpp>
+#include <support/hash.hpp>
 #include <trireme/reference.hpp>
 #include <trireme/trireme.hpp>
 
@@ -18,6 +18,7 @@
 namespace layer_tokens_golden_test {
 using namespace trireme;
 namespace golden = trireme_golden;
+using test_loss::weights_of_ten;
 using test_torch::check_equal;
 
 namespace {
@@ -59,10 +60,6 @@ void check_cross_entropy(std::string const& name) {
     CHECK(ours.correct == static_cast<std::size_t>(file.integers(name + ".correct").front()));
     check_equal("gradient by the logits", ours.gradient, dx);
 }
-
-struct weights_of_ten {
-    static constexpr double of[] = {0.25, 1.0, 2.0, 0.0, 0.5, 1.5, 3.0, 0.75, 1.25, 0.1};
-};
 
 template<std::size_t Tokens, class Kernels, class... Options>
 void check_soft_cross_entropy(std::string const& name) {

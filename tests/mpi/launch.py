@@ -10,6 +10,9 @@ import subprocess
 import sys
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
+from checks import Checks  # noqa: E402
+
 library = sys.argv[1]
 mpirun = shutil.which(f'mpirun.{library}') or shutil.which('mpirun')
 environment = dict(os.environ,
@@ -21,7 +24,7 @@ over_tcp = {'OMPI_MCA_pml': 'ob1', 'OMPI_MCA_btl': 'self,tcp', 'OMPI_MCA_btl_tcp
             'OMPI_MCA_oob_tcp_if_include': 'lo', 'UCX_TLS': 'tcp,self', 'UCX_NET_DEVICES': 'lo'}
 has_networks = subprocess.run(['unshare', '-n', 'ip', 'link', 'set', 'lo', 'up'], capture_output=True).returncode == 0 \
     if shutil.which('unshare') and shutil.which('ip') else False
-passed = failed = 0
+checks = Checks()
 
 
 class Run:
@@ -79,15 +82,11 @@ def orphans(path):
 
 def expect(name, run, conditions):
     """`conditions`: what has to hold, in words. A run's processes must all be gone, too."""
-    global passed, failed
     conditions = dict(conditions, **{'no process is left behind': not run.orphans})
     broken = [what for what, holds in conditions.items() if not holds]
-    passed, failed = passed + (not broken), failed + bool(broken)
     print(f"{'FAILED' if broken else 'ok':6} {name} ({run.seconds:.1f} s)", flush=True)
-    if broken:
-        print(f'       not so: {"; ".join(broken)}\n       exit code {run.code}; output:\n{run.output}', flush=True)
+    checks.expect(not broken, f'       not so: {"; ".join(broken)}\n       exit code {run.code}; output:\n{run.output}')
 
 
 def finish():
-    print(f'{passed} passed, {failed} failed')
-    sys.exit(1 if failed else 0)
+    checks.end()

@@ -5,10 +5,9 @@
 
 #include "../../examples/resnet18.hpp"
 
-#include <golden/hash.hpp>
 #include <group/watchdog.hpp>
-#include <support/golden.hpp>
-#include <trainer/six_compositions.hpp>
+#include <support/golden_losses.hpp>
+#include <support/six_compositions.hpp>
 
 #include <doctest/doctest.h>
 
@@ -19,26 +18,13 @@ using namespace trireme;
 
 namespace {
 
-/// The next images of each step, as the golden values' script takes them.
+/// The first losses of a golden run.
 void check_losses(char const* name, std::size_t steps) {
     trireme_golden::file const run(name);
-    auto const sizes = run.integers("batch_sizes");
-    auto const losses = run.numbers("loss_f64");
-    REQUIRE(sizes.size() >= steps);
-    REQUIRE(losses.size() >= steps);
-    using net = resnet18<batch_norm<per_shard>>;
-    trainer<net, cross_entropy, sgd, precision<f64>> t(
+    trainer<resnet18<batch_norm<per_shard>>, cross_entropy, sgd, precision<f64>> t(
         {.learning_rate = static_cast<float>(run.number("learning_rate")),
-         .batch = static_cast<std::size_t>(sizes[0])});
-    t.load_parameters(trireme_golden::parameters<net, double>());
-    auto const images = fashion_mnist::load().train;
-    std::size_t first = 0;
-    for (std::size_t k = 0; k < steps; ++k) {
-        CAPTURE(k);
-        auto const n = static_cast<std::size_t>(sizes[k]);
-        CHECK(t.step(images.take(first, n)).loss == doctest::Approx(losses[k]).epsilon(1e-3));
-        first += n;
-    }
+         .batch = static_cast<std::size_t>(run.integers("batch_sizes")[0])});
+    trireme_golden::has_losses(t, run, 1e-3, steps);
 }
 
 } // namespace

@@ -4,7 +4,7 @@
 // What bf16 between the layers takes: a processor, and memory.
 
 #include <onednn/by_onednn.hpp>
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <trireme/onednn.hpp>
 

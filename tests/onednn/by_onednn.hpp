@@ -4,7 +4,7 @@
 
 #include <onednn/has_bf16.hpp>
 #include <support/networks.hpp>
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <trireme/onednn.hpp>
 

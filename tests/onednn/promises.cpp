@@ -5,7 +5,7 @@
 
 #include <onednn/by_onednn.hpp>
 #include <processes/in_processes.hpp>
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <doctest/doctest.h>
 

@@ -72,9 +72,8 @@ TEST_SUITE("onednn/trainer") {
 
     TEST_CASE("stages have the bits of one device, with the halves of backward apart, and several a device") {
         auto const check = []<class Dtype>(trainer_word<Dtype>) {
-            using t = trainer<typename by_onednn<f32>::layers, cross_entropy, sgd_momentum,
-                              on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
-                              kernels<onednn>, precision<Dtype>>;
+            using t = test_networks::any_stages<host, typename by_onednn<f32>::layers, cross_entropy, sgd_momentum,
+                                                kernels<onednn>, precision<Dtype>>;
             auto const trained = [](int devices, int stages, schedule_choice const& schedule) {
                 t many({.learning_rate = 0.05f, .batch = 30, .seed = 3, .logical_shards = 6},
                        {.devices = devices, .stages = stages, .schedule = schedule});

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
+#include <optimizer/options.hpp>
 #include <support/golden.hpp>
+#include <support/hash.hpp>
 #include <trireme/trireme.hpp>
 
 #include <trireme/kernels/reference/adagrad.hpp>
@@ -16,6 +17,8 @@
 namespace optimizer_adagrad_test {
 using namespace trireme;
 namespace golden = trireme_golden;
+using optimizer_options::described;
+using optimizer_options::options_of;
 
 namespace {
 
@@ -27,31 +30,16 @@ template<class Kernels>
 void check_updates(std::string const& kind) {
     CAPTURE(kind);
     golden::file const file("adagrad");
-    auto const expected = file.numbers(kind + ".w");
-    REQUIRE(expected.size() == 5 * 4);
     rates const o{file.number("learning_rate"), file.number(kind + ".rate_decay"),
                   file.number(kind + ".initial_accumulator"), file.number("epsilon"),
                   file.number(kind + ".weight_decay")};
-    auto w = golden::tensor<double>(300, 4, 1.0);
-    std::vector<double> squares(4 * adagrad::state_per_parameter);
-    for (std::uint64_t made = 0; made < 5; ++made) {
-        auto const gradient = golden::tensor<double>(301 + made, 4, 1.0);
-        adagrad::update(Kernels{}, w.data(), gradient.data(), detail::state_in<adagrad>(squares.data(), w.size(), 0),
-                        w.size(), adagrad::numbers<double>(o), &made);
-        for (std::size_t i = 0; i < 4; ++i) CHECK(w[i] == doctest::Approx(expected[4 * made + i]).epsilon(1e-12));
-    }
+    auto const update = [&](double* w, double const* gradient, auto state, std::uint64_t made) {
+        adagrad::update(Kernels{}, w, gradient, state, 4, adagrad::numbers<double>(o), &made);
+    };
+    optimizer_options::check_five_updates<adagrad>(file.numbers(kind + ".w"), 1e-12, update);
 }
 
-bool takes(rates const& o) {
-    try {
-        adagrad::check(o);
-    } catch (usage_error const&) {
-        return false;
-    }
-    return true;
-}
-
-using default_options = adagrad::options<option_fields<trainer_policies<>>::training>;
+constexpr auto takes = &optimizer_options::takes<adagrad, rates>;
 
 } // namespace
 
@@ -95,10 +83,8 @@ TEST_SUITE("optimizer/adagrad") {
     }
 
     TEST_CASE("processes agree in all of its options, whose defaults are PyTorch's") {
-        std::string text;
-        adagrad::describe(default_options{},
-                          [&](char const* name, auto value) { text += name + (' ' + number_text(value)) + "; "; });
-        CHECK(text == "learning_rate 0.01; weight_decay 0; rate_decay 0; initial_accumulator 0; epsilon 1e-10; ");
+        CHECK(described<adagrad>(options_of<adagrad>{}) ==
+              "learning_rate 0.01; weight_decay 0; rate_decay 0; initial_accumulator 0; epsilon 1e-10; ");
     }
 }
 

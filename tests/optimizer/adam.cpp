@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
+#include <optimizer/options.hpp>
 #include <support/golden.hpp>
+#include <support/hash.hpp>
 #include <trireme/trireme.hpp>
 
 #include <trireme/kernels/reference/adam.hpp>
@@ -34,33 +35,20 @@ void check_updates(std::string const& kind, bool clips = false) {
     CAPTURE(kind);
     CAPTURE(clips);
     golden::file const file("adam");
-    auto const expected = file.numbers(clips ? "clipped.w" : kind + ".w");
-    REQUIRE(expected.size() == 5 * 4);
     auto const k = Optimizer::template numbers<double>(rates_of(file, kind));
-    auto w = golden::tensor<double>(300, 4, 1.0);
-    std::vector<double> state(4 * Optimizer::state_per_parameter);
-    for (std::uint64_t made = 0; made < 5; ++made) {
-        auto gradient = golden::tensor<double>(301 + made, 4, 1.0);
+    auto const update = [&](double* w, double* gradient, auto state, std::uint64_t made) {
         if (clips) {
-            double const norm = std::sqrt(sum_of_squares(Kernels{}, gradient.data(), 4));
+            double const norm = std::sqrt(sum_of_squares(Kernels{}, gradient, 4));
             CHECK(norm == doctest::Approx(file.numbers("clipped.norms")[made]).epsilon(1e-14));
-            scale_values(Kernels{}, gradient.data(), clipping_factor(norm, file.number("max_norm")), 4);
+            scale_values(Kernels{}, gradient, clipping_factor(norm, file.number("max_norm")), 4);
         }
-        Optimizer::update(Kernels{}, w.data(), gradient.data(), detail::state_in<Optimizer>(state.data(), w.size(), 0),
-                          w.size(), k, &made);
-        for (std::size_t i = 0; i < 4; ++i) CHECK(w[i] == doctest::Approx(expected[4 * made + i]).epsilon(1e-12));
-    }
+        Optimizer::update(Kernels{}, w, gradient, state, 4, k, &made);
+    };
+    optimizer_options::check_five_updates<Optimizer>(file.numbers(clips ? "clipped.w" : kind + ".w"), 1e-12, update);
 }
 
 template<class Optimizer>
-bool takes(rates const& o) {
-    try {
-        Optimizer::check(o);
-    } catch (usage_error const&) {
-        return false;
-    }
-    return true;
-}
+constexpr auto takes = &optimizer_options::takes<Optimizer, rates>;
 
 } // namespace
 
@@ -128,10 +116,8 @@ TEST_SUITE("optimizer/adam") {
     }
 
     TEST_CASE("processes agree in all of its options") {
-        std::string text;
-        adamw::describe(rates{},
-                        [&](char const* name, auto value) { text += name + (' ' + number_text(value)) + "; "; });
-        CHECK(text == "learning_rate 0.001; weight_decay 0; beta1 0.9; beta2 0.999; epsilon 1e-08; ");
+        CHECK(optimizer_options::described<adamw>(rates{}) ==
+              "learning_rate 0.001; weight_decay 0; beta1 0.9; beta2 0.999; epsilon 1e-08; ");
     }
 }
 

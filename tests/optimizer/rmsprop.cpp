@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
+#include <optimizer/options.hpp>
 #include <support/golden.hpp>
+#include <support/hash.hpp>
 #include <trireme/trireme.hpp>
 
 #include <trireme/kernels/reference/rmsprop.hpp>
@@ -17,6 +18,8 @@
 namespace optimizer_rmsprop_test {
 using namespace trireme;
 namespace golden = trireme_golden;
+using optimizer_options::described;
+using optimizer_options::options_of;
 
 namespace {
 
@@ -28,18 +31,12 @@ template<class Optimizer, class Kernels>
 void check_updates(std::string const& kind) {
     CAPTURE(kind);
     golden::file const file("rmsprop");
-    auto const expected = file.numbers(kind + ".w");
-    REQUIRE(expected.size() == 5 * 4);
     rates const o{file.number("learning_rate"), file.number("smoothing"), file.number("epsilon"),
                   file.number(kind + ".momentum"), file.number(kind + ".weight_decay")};
-    auto w = golden::tensor<double>(300, 4, 1.0);
-    std::vector<double> state(4 * Optimizer::state_per_parameter);
-    for (std::uint64_t made = 0; made < 5; ++made) {
-        auto const gradient = golden::tensor<double>(301 + made, 4, 1.0);
-        Optimizer::update(Kernels{}, w.data(), gradient.data(), detail::state_in<Optimizer>(state.data(), w.size(), 0),
-                          w.size(), Optimizer::template numbers<double>(o));
-        for (std::size_t i = 0; i < 4; ++i) CHECK(w[i] == doctest::Approx(expected[4 * made + i]).epsilon(1e-12));
-    }
+    auto const update = [&](double* w, double const* gradient, auto state, std::uint64_t) {
+        Optimizer::update(Kernels{}, w, gradient, state, 4, Optimizer::template numbers<double>(o));
+    };
+    optimizer_options::check_five_updates<Optimizer>(file.numbers(kind + ".w"), 1e-12, update);
 }
 
 /// Whole, in two parts, and by the reference.
@@ -66,24 +63,7 @@ void check_places(std::size_t n) {
 }
 
 template<class Optimizer>
-bool takes(rates const& o) {
-    try {
-        Optimizer::check(o);
-    } catch (usage_error const&) {
-        return false;
-    }
-    return true;
-}
-
-template<class Optimizer>
-std::string described(auto const& o) {
-    std::string text;
-    Optimizer::describe(o, [&](char const* name, auto value) { text += name + (' ' + number_text(value)) + "; "; });
-    return text;
-}
-
-template<class Optimizer>
-using options_of = typename Optimizer::template options<option_fields<trainer_policies<>>::training>;
+constexpr auto takes = &optimizer_options::takes<Optimizer, rates>;
 
 } // namespace
 

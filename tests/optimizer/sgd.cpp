@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
+#include <optimizer/options.hpp>
 #include <support/golden.hpp>
 #include <trireme/trireme.hpp>
 
@@ -12,11 +12,12 @@
 #include <limits>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 namespace optimizer_sgd_test {
 using namespace trireme;
 namespace golden = trireme_golden;
+using optimizer_options::described;
+using optimizer_options::options_of;
 
 namespace {
 
@@ -28,18 +29,12 @@ template<class Optimizer, class Kernels>
 void check_updates(std::string const& kind) {
     CAPTURE(kind);
     golden::file const file("sgd");
-    auto const expected = file.numbers(kind + ".w");
-    REQUIRE(expected.size() == 5 * 4);
     rates const o = {file.number("learning_rate"), file.number(kind + ".momentum"),
                      file.number(kind + ".weight_decay")};
-    auto w = golden::tensor<double>(300, 4, 1.0);
-    std::vector<double> state(4 * Optimizer::state_per_parameter);
-    for (std::uint64_t k = 0; k < 5; ++k) {
-        auto const gradient = golden::tensor<double>(301 + k, 4, 1.0);
-        Optimizer::update(Kernels{}, w.data(), gradient.data(), detail::state_in<Optimizer>(state.data(), w.size(), 0),
-                          w.size(), Optimizer::template numbers<double>(o));
-        for (std::size_t i = 0; i < 4; ++i) CHECK(w[i] == doctest::Approx(expected[4 * k + i]).epsilon(1e-13));
-    }
+    auto const update = [&](double* w, double const* gradient, auto state, std::uint64_t) {
+        Optimizer::update(Kernels{}, w, gradient, state, 4, Optimizer::template numbers<double>(o));
+    };
+    optimizer_options::check_five_updates<Optimizer>(file.numbers(kind + ".w"), 1e-13, update);
 }
 
 /// A trainer hands these options to an optimizer, as far as that looks at them.
@@ -49,24 +44,7 @@ struct chosen {
 };
 
 template<class Optimizer>
-bool takes(chosen const& o) {
-    try {
-        Optimizer::check(o);
-    } catch (usage_error const&) {
-        return false;
-    }
-    return true;
-}
-
-template<class Optimizer>
-std::string described(auto const& o) {
-    std::string text;
-    Optimizer::describe(o, [&](char const* name, auto value) { text += name + (' ' + number_text(value)) + "; "; });
-    return text;
-}
-
-template<class Optimizer>
-using options_of = typename Optimizer::template options<option_fields<trainer_policies<>>::training>;
+constexpr auto takes = &optimizer_options::takes<Optimizer, chosen>;
 
 } // namespace
 

@@ -65,8 +65,8 @@ void check_layouts() {
 /// Plans hold where the weights are held once, too, which fixes the strategy.
 template<class Network, class Optimizer, class... Policies>
 void check_weights_held_once() {
-    using trainer_t = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>,
-                              reproducible<fixed_tree, dynamic>, hold_weights<once>, Policies...>;
+    using trainer_t =
+        test_networks::any_replicas<host, Network, cross_entropy, Optimizer, hold_weights<once>, Policies...>;
     auto const images = made_up(64);
     for (int const devices : {1, 2, 3, 4, 5, 8})
         for (std::size_t const batch : {8u, 37u, 64u})

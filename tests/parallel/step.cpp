@@ -6,8 +6,8 @@
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
-#include <schedule/own_schedules.hpp>
 #include <support/messages.hpp>
+#include <support/own_schedules.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -8,10 +8,11 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/forked.hpp>
 #include <support/going_on.hpp>
+#include <support/in_ranks.hpp>
+#include <support/networks.hpp>
 
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -33,8 +34,8 @@ namespace {
 using in_threads = any_trainer<host, adamw, clip_norm>;
 using in_processes = any_trainer<host, adamw, clip_norm, transport<shared_windows>>;
 template<class Place>
-using held = trainer<test_networks::small, cross_entropy, adam, on<mesh<host, dp<dynamic>>>,
-                     reproducible<fixed_tree, dynamic>, hold_weights<Place>, transport<shared_windows>>;
+using held = test_networks::any_replicas<host, test_networks::small, cross_entropy, adam, hold_weights<Place>,
+                                         transport<shared_windows>>;
 
 template<class Trainer>
 std::uint64_t digest_of_all(history<typename Trainer::value_type> const& h) {
@@ -49,65 +50,44 @@ TEST_SUITE("processes/checkpoint") {
         auto const wanted = uninterrupted<in_threads>();
         files::folder const folder;
         for (auto const& [from, to] : {std::pair{place{2, 2}, place{3, 1}}, {place{3, 1}, place{1, 2}}}) {
-            place const first = from, second = to;
-            auto const in_all = [&](place where, auto const& f) {
-                auto const meeting = meeting_place::create(where.devices * where.stages);
-                forked_ranks all(where.devices * where.stages, [&](int rank) {
-                    in_processes t({.learning_rate = 0.01f, .batch = 40, .seed = 3, .logical_shards = 8},
-                                   {.devices = where.devices,
-                                    .stages = where.stages,
-                                    .deadline = 60s,
-                                    .processes = seat{meeting, rank}});
-                    f(t, rank);
-                });
-                for (auto const& o : all.wait(100s)) CHECK_MESSAGE(o.code == 0, o.said);
-            };
-            in_all(first, [&](in_processes& t, int) {
-                train_on(t);
-                t.set_learning_rate(0.02f);
-                save_checkpoint(t, folder.path(), {{"word", "kept"}});
-            });
+            in_processes::options const training{.learning_rate = 0.01f, .batch = 40, .seed = 3, .logical_shards = 8};
+            test_ranks::in_ranks<in_processes>(training, {.devices = from.devices, .stages = from.stages},
+                                               [&](in_processes& t) {
+                                                   train_on(t);
+                                                   t.set_learning_rate(0.02f);
+                                                   save_checkpoint(t, folder.path(), {{"word", "kept"}});
+                                               });
             CHECK(go_on_from<in_threads>(folder.path(), {2, 1}) == wanted);
-            shared_value<std::array<std::uint64_t, 8>> found;
             begin_in<in_threads>(folder.path(), {1, 2});
-            in_all(second, [&](in_processes& t, int rank) {
-                load_checkpoint(t, folder.path());
-                (*found)[static_cast<std::size_t>(rank)] = digest_of_all<in_processes>(train_on(t));
-            });
-            for (int rank = 0; rank < second.devices * second.stages; ++rank)
-                CHECK((*found)[static_cast<std::size_t>(rank)] == digest_of_all<in_processes>(wanted));
+            test_ranks::come_to<in_processes>(digest_of_all<in_processes>(wanted), training,
+                                              {.devices = to.devices, .stages = to.stages}, [&](in_processes& t) {
+                                                  load_checkpoint(t, folder.path());
+                                                  return digest_of_all<in_processes>(train_on(t));
+                                              });
         }
     }
 
     TEST_CASE("with one copy of the weights each process has a part of what the optimizer keeps, and all is saved") {
         watchdog const guard("checkpoints of one copy");
         files::folder const folder;
-        auto const meeting = meeting_place::create(3), other = meeting_place::create(2);
-        auto const train = [](auto& t) {
+        held<once>::options const training{.batch = 40, .logical_shards = 6};
+        auto const train = [](held<once>& t) {
             for (int i = 0; i < 3; ++i) t.step(made_up(40, 1 + t.steps()));
+            auto const weights = t.gather_parameters();
+            return digest_of(std::as_bytes(std::span(weights)));
         };
-        shared_value<std::array<std::uint64_t, 2>> found;
-        forked_ranks first(3, [&](int rank) {
-            held<once> t({.batch = 40, .logical_shards = 6},
-                         {.devices = 3, .deadline = 60s, .processes = seat{meeting, rank}});
+        shared_value<std::uint64_t> wanted; // of rank 0
+        test_ranks::in_ranks<held<once>>(training, {.devices = 3}, [&](held<once>& t) {
             train(t);
             save_checkpoint(t, folder.path());
-            train(t);
-            auto const weights = t.gather_parameters();
-            if (rank == 0) (*found)[0] = digest_of(std::as_bytes(std::span(weights)));
+            auto const digest = train(t);
+            if (t.rank() == 0) *wanted = digest;
         });
-        for (auto const& o : first.wait(100s)) CHECK_MESSAGE(o.code == 0, o.said);
-        forked_ranks second(2, [&](int rank) {
-            held<once> t({.batch = 40, .logical_shards = 6},
-                         {.devices = 2, .deadline = 60s, .processes = seat{other, rank}});
+        CHECK(*wanted != 0);
+        test_ranks::come_to<held<once>>(*wanted, training, {.devices = 2}, [&](held<once>& t) {
             load_checkpoint(t, folder.path());
-            train(t);
-            auto const weights = t.gather_parameters();
-            if (rank == 0) (*found)[1] = digest_of(std::as_bytes(std::span(weights)));
+            return train(t);
         });
-        for (auto const& o : second.wait(100s)) CHECK_MESSAGE(o.code == 0, o.said);
-        CHECK((*found)[0] == (*found)[1]);
-        CHECK((*found)[0] != 0);
     }
 
     TEST_CASE("a rank is killed: fewer ranks go on from the last checkpoint, with the bits of a run without it") {
@@ -131,14 +111,13 @@ TEST_SUITE("processes/checkpoint") {
         };
         files::folder const folder;
         saved = folder.path("whole");
-        trainer<test_networks::small, cross_entropy, adam, on<mesh<host, dp<dynamic>>>,
-                reproducible<fixed_tree, dynamic>>
-            alone({.batch = 40, .logical_shards = 6}, {.devices = 1});
+        test_networks::any_replicas<host, test_networks::small, cross_entropy, adam> alone(
+            {.batch = 40, .logical_shards = 6}, {.devices = 1});
         auto const wanted = trained(alone);
         for (std::uint64_t const step : {2u, 5u, 8u, 11u}) {
             CAPTURE(step);
             saved = folder.path("run" + std::to_string(step));
-            auto const first = meeting_place::create(3), second = meeting_place::create(2);
+            auto const first = meeting_place::create(3);
             forked_ranks before(3, [&](int rank) {
                 held<per_device> t(options, {.devices = 3, .deadline = 60s, .processes = seat{first, rank}});
                 trained(t, rank == static_cast<int>(step % 3) ? death{step, step % 2 == 0} : death{});
@@ -149,14 +128,10 @@ TEST_SUITE("processes/checkpoint") {
             REQUIRE(has_checkpoint(saved));
             auto const last = read_checkpoint(saved).steps;
             CHECK((last == step - 1 || last == step));
-            shared_value<std::array<std::uint64_t, 2>> found;
-            forked_ranks after(2, [&](int rank) {
-                held<per_device> t(options, {.devices = 2, .deadline = 60s, .processes = seat{second, rank}});
+            test_ranks::come_to<held<per_device>>(wanted, options, {.devices = 2}, [&](held<per_device>& t) {
                 load_checkpoint(t, saved);
-                (*found)[static_cast<std::size_t>(rank)] = trained(t);
+                return trained(t);
             });
-            for (auto const& o : after.wait(100s)) CHECK_MESSAGE(o.code == 0, o.said);
-            for (auto const digest : *found) CHECK(digest == wanted);
         }
     }
 
@@ -164,10 +139,9 @@ TEST_SUITE("processes/checkpoint") {
         "a save that fails is told to all processes, and they train on; so is a checkpoint that one cannot read") {
         watchdog const guard("failing checkpoints of processes");
         files::folder const folder;
-        auto const meeting = meeting_place::create(2);
-        forked_ranks all(2, [&](int rank) {
-            held<per_device> t({.batch = 40, .logical_shards = 6},
-                               {.devices = 2, .deadline = 60s, .processes = seat{meeting, rank}});
+        held<per_device>::options const training{.batch = 40, .logical_shards = 6};
+        test_ranks::in_ranks<held<per_device>>(training, {.devices = 2}, [&](held<per_device>& t) {
+            int const rank = t.rank();
             auto const fails = [&](auto const& f, std::string const& part) {
                 try {
                     f();
@@ -200,7 +174,6 @@ TEST_SUITE("processes/checkpoint") {
             } catch (mismatch_error const&) {}
             t.step(made_up(40));
         });
-        for (auto const& o : all.wait(100s)) CHECK_MESSAGE(o.code == 0, o.said);
     }
 }
 

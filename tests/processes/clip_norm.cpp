@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
 #include <support/clipping.hpp>
+#include <support/forked.hpp>
 #include <support/in_ranks.hpp>
 
 #include <chrono>
@@ -44,7 +44,7 @@ TEST_SUITE("processes/clip_norm") {
         for (auto const& [devices, stages] : {std::pair{3, 1}, {1, 3}, {2, 2}})
             test_ranks::come_to<over_processes>(
                 wanted, {.learning_rate = 0.5f, .max_norm = 0.02f, .batch = 24, .seed = 5, .logical_shards = 6},
-                devices, stages, [](auto& t) { return digest_of_training(t); });
+                {.devices = devices, .stages = stages}, [](auto& t) { return digest_of_training(t); });
     }
 
     TEST_CASE("processes with different largest norms are refused, and told both") {

@@ -7,7 +7,8 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/forked.hpp>
+#include <support/in_ranks.hpp>
 #include <support/networks.hpp>
 #include <support/tied_networks.hpp>
 #include <support/training.hpp>
@@ -49,10 +50,7 @@ TEST_SUITE("processes/compressed") {
             (*found)[static_cast<std::size_t>(rank)] = digest_of(trained<narrow<transport<shared_windows>>>(
                 {{.batch = 24}, {.deadline = 60s, .processes = seat{place, rank}}}, sizes));
         });
-        for (auto const& o : all.wait(100s)) {
-            CAPTURE(o.said);
-            CHECK(o.code == 0);
-        }
+        all_end_well(all, 100s);
         for (auto const digest : *found) CHECK(digest == wanted);
     }
 
@@ -65,18 +63,8 @@ TEST_SUITE("processes/compressed") {
         };
         staged<> threads({.learning_rate = 0.05f, .batch = 24, .seed = 3});
         auto const wanted = digest_of_training(threads);
-        auto const place = meeting_place::create(4);
-        shared_value<std::array<std::uint64_t, 4>> found;
-        forked_ranks all(4, [&](int rank) {
-            staged<transport<shared_windows>> t({.learning_rate = 0.05f, .batch = 24, .seed = 3},
-                                                {.deadline = 60s, .processes = seat{place, rank}});
-            (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
-        });
-        for (auto const& o : all.wait(100s)) {
-            CAPTURE(o.said);
-            CHECK(o.code == 0);
-        }
-        for (auto const digest : *found) CHECK(digest == wanted);
+        test_ranks::come_to<staged<transport<shared_windows>>>(wanted, {.learning_rate = 0.05f, .batch = 24, .seed = 3},
+                                                               {}, digest_of_training);
     }
 }
 } // namespace processes_compressed_test

@@ -103,7 +103,8 @@ result same_everywhere(std::string const& what, with<Optimizer, Loss, Policies..
     over_threads one(training<over_threads>(rate), {.devices = 1, .stages = 1});
     auto const wanted = trained(one, samples);
     for (auto const& [devices, stages] : {std::pair{2, 1}, {3, 1}, {1, 2}})
-        test_ranks::come_to<over_processes>(wanted, training<over_processes>(rate), devices, stages,
+        test_ranks::come_to<over_processes>(wanted, training<over_processes>(rate),
+                                            {.devices = devices, .stages = stages},
                                             [&](auto& t) { return trained(t, samples); });
     return wanted;
 }

@@ -7,12 +7,14 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/forked.hpp>
+#include <support/messages.hpp>
 #include <support/networks.hpp>
 #include <support/seed.hpp>
 #include <support/waiting.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <random>
 #include <string>
@@ -27,9 +29,8 @@ using namespace test_networks;
 using processes::meeting_place;
 using comm = processes::communicator;
 using namespace test_waiting;
+using test_support::has;
 using namespace std::chrono_literals;
-
-bool has(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
 /// The fault policy follows this plan: set before the fork, the same in all ranks.
 struct planned {
@@ -438,6 +439,44 @@ TEST_SUITE("processes/failures") {
         }
     }
 
+    TEST_CASE("a function that catches an exception which has passed a begun sum is told to make a new group, and the "
+              "others, which rank it was") {
+        watchdog const guard("caught");
+        enum class then { calls, returns, waits };
+        for (auto const next : {then::calls, then::returns, then::waits}) {
+            CAPTURE(static_cast<int>(next));
+            auto const place = meeting_place::create(3);
+            shared_value<std::atomic<int>> ended;
+            forked_ranks all(3, [&](int rank) {
+                processes::group g(place, rank, 20s);
+                auto const body = [&](comm& c) {
+                    if (rank != 1 && next != then::waits) comes_true([&] { return *ended != 0; });
+                    std::vector<float> x(100, 1.0f);
+                    try {
+                        auto sum = start_all_reduce<ring>(c, x);
+                        if (rank == 1) throw 42;
+                        sum.wait();
+                    } catch (int) {
+                        if (next == then::returns) return;
+                    }
+                    if (rank == 1 && next == then::waits) comes_true([&] { return *ended == 2; });
+                    barrier<direct>(c);
+                };
+                try {
+                    g.run(body);
+                } catch (...) {
+                    ++*ended;
+                    throw;
+                }
+            });
+            for (auto const& o : all.wait(30s)) {
+                CHECK(o.said ==
+                      "device 1: a collective of this group was given up after an exception: make a new group");
+                CHECK(o.code == 3);
+            }
+        }
+    }
+
     TEST_CASE("groups that all ranks stop at once, again and again") {
         watchdog const guard("stops");
         constexpr int rounds = 200;
@@ -461,10 +500,7 @@ TEST_SUITE("processes/failures") {
                 throw std::logic_error("nothing was thrown");
             }
         });
-        for (auto const& o : all.wait(100s)) {
-            CAPTURE(o.said);
-            CHECK(o.code == 0);
-        }
+        all_end_well(all, 100s);
     }
 
     TEST_CASE("a collective that is begun and dropped stops the others") {

@@ -3,7 +3,7 @@
 
 // Forked ranks tell the test that has started them how they have ended.
 
-#include <processes/forked.hpp>
+#include <support/forked.hpp>
 
 #include <doctest/doctest.h>
 

@@ -11,11 +11,12 @@
 #include <collective/matrix.hpp>
 #include <collective/parts.hpp>
 #include <collective/rank_messages.hpp>
-#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <group/no_threads.hpp>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/files.hpp>
+#include <support/forked.hpp>
+#include <support/messages.hpp>
 #include <support/seed.hpp>
 #include <support/waiting.hpp>
 
@@ -41,10 +42,9 @@ using namespace trireme;
 using namespace test_collectives;
 using processes::meeting_place;
 using comm = processes::communicator;
+using test_support::has;
 using test_waiting::comes_true;
 using namespace std::chrono_literals;
-
-bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
 
 /// Runs `f(communicator)` on forked ranks, which all have to succeed.
 void in_processes(int ranks, std::function<void(comm&)> const& f, levels const& near = {}) {
@@ -53,11 +53,7 @@ void in_processes(int ranks, std::function<void(comm&)> const& f, levels const& 
         processes::group g(place, rank, 60s, near);
         g.run(f);
     });
-    for (auto const& o : all.wait(100s)) {
-        CAPTURE(o.said);
-        CHECK(o.ended);
-        CHECK(o.code == 0);
-    }
+    all_end_well(all, 100s);
 }
 
 } // namespace
@@ -287,7 +283,7 @@ TEST_SUITE("processes/group") {
                 require(x[4] == 2, "wrong sum");
             });
         });
-        for (auto const& o : all.wait(20s)) CHECK(o.code == 0);
+        all_end_well(all, 20s);
     }
 
     TEST_CASE("ranks that do not come, come twice, or are of another program are named") {
@@ -401,10 +397,7 @@ TEST_SUITE("processes/group") {
             }
             g->run([](comm& c) { barrier<direct>(c); });
         });
-        for (auto const& o : all.wait(60s)) {
-            CAPTURE(o.said);
-            CHECK(o.code == 0);
-        }
+        all_end_well(all, 60s);
         forked_ranks threads(1, [&](int) {
             auto g = std::make_unique<threads::group>(3);
             g->run([](threads::communicator& c) { barrier<direct>(c); });
@@ -418,7 +411,7 @@ TEST_SUITE("processes/group") {
             require(ended_well(child), "the copy of a group of threads did not end well");
             g->run([](threads::communicator& c) { barrier<direct>(c); });
         });
-        CHECK(threads.wait(30s)[0].code == 0);
+        all_end_well(threads, 30s);
     }
 
     TEST_CASE("64 ranks on one processor make progress") {
@@ -444,10 +437,7 @@ TEST_SUITE("processes/group") {
             });
         });
         for (int const end : gate) ::close(end);
-        for (auto const& o : all.wait(100s)) {
-            CAPTURE(o.said);
-            CHECK(o.code == 0);
-        }
+        all_end_well(all, 100s);
     }
 
     TEST_CASE("logical shards in memory of the caller's own are carried whole") {

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/forked.hpp>
+#include <support/promises.hpp>
 #include <support/training.hpp>
-#include <trainer/promises.hpp>
 
 #include <trireme/processes.hpp>
 
@@ -55,10 +55,7 @@ struct in_processes : trains_on<host, f32, transport<shared_windows>, Own...> {
             std::copy(own.told.begin(), own.told.end(), to.losses.begin());
             std::copy(own.numbers.begin(), own.numbers.end(), to.numbers.begin());
         });
-        for (auto const& rank : all.wait(std::chrono::seconds(100))) {
-            CAPTURE(rank.said);
-            CHECK(rank.code == 0);
-        }
+        all_end_well(all, std::chrono::seconds(100));
         std::vector<outcome<float>> outcomes; // by rank
         for (int rank = 0; rank < ranks; ++rank) {
             auto const& from = (*found)[static_cast<std::size_t>(rank)];

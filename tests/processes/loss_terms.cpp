@@ -7,13 +7,12 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
 #include <support/in_ranks.hpp>
 #include <support/messages.hpp>
+#include <support/networks.hpp>
 #include <support/penalties.hpp>
 #include <support/weighing.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,14 +24,11 @@ namespace {
 
 using namespace trireme;
 using namespace test_penalties;
-using processes::meeting_place;
 using test_support::refusal;
 using test_support::says;
-using namespace std::chrono_literals;
 
 template<class Loss, class Network, class... Policies>
-using any = trainer<Network, Loss, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
-                    Policies...>;
+using any = test_networks::any_stages<host, Network, Loss, sgd, Policies...>;
 
 std::uint64_t digest_of_training(auto& t) {
     auto const told = train(t);
@@ -56,27 +52,21 @@ TEST_SUITE("processes/loss_terms") {
         auto const wanted = digest_of_training(one);
         for (auto const& [devices, stages] : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}, {2, 2}})
             test_ranks::come_to<any<mean_squared_error, net, transport<shared_windows>>>(
-                wanted, {.learning_rate = 0.1f, .batch = 48, .seed = 5, .logical_shards = 6}, devices, stages,
-                [](auto& t) { return digest_of_training(t); });
+                wanted, {.learning_rate = 0.1f, .batch = 48, .seed = 5, .logical_shards = 6},
+                {.devices = devices, .stages = stages}, [](auto& t) { return digest_of_training(t); });
     }
 
     TEST_CASE("where targets weigh the terms of a first stage, it wants them, and says so") {
         watchdog const guard("targets of a first stage");
         using weighed = network<input<6>, linear<8>, activity_penalty<percent<10>>, linear<5>>;
-        auto const place = meeting_place::create(2);
-        forked_ranks all(2, [&](int rank) {
-            any<test_weighing::weighing, weighed, transport<shared_windows>> t(
-                {.batch = 48}, {.stages = 2, .deadline = 60s, .processes = seat{place, rank}});
+        using over_processes = any<test_weighing::weighing, weighed, transport<shared_windows>>;
+        test_ranks::in_ranks<over_processes>({.batch = 48}, {.stages = 2}, [](over_processes& t) {
             test_weighing::labelled_table const table(48);
             auto const said = refusal([&] { t.step(inputs_alone{table}); });
             bool const right =
-                says(said, {"the samples have no targets", rank == 0 ? "add to the loss" : "wants them"});
+                says(said, {"the samples have no targets", t.rank() == 0 ? "add to the loss" : "wants them"});
             if (!right) throw std::runtime_error(said);
         });
-        for (auto const& o : all.wait(60s)) {
-            CAPTURE(o.said);
-            CHECK(o.code == 0);
-        }
     }
 }
 

@@ -7,11 +7,11 @@
 #include <trireme/schedules.hpp>
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
-#include <data/safetensors_files.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/files.hpp>
+#include <support/forked.hpp>
+#include <support/in_ranks.hpp>
 #include <support/networks.hpp>
 #include <support/regression.hpp>
 #include <support/traces.hpp>
@@ -44,8 +44,7 @@ struct killing_faults {
 };
 
 template<class... Policies>
-using any_pipeline = trainer<every_layer, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
-                             reproducible<fixed_tree, dynamic>, Policies...>;
+using any_pipeline = any_stages<host, every_layer, cross_entropy, sgd_momentum, Policies...>;
 using over_threads = any_pipeline<>;
 using over_processes = any_pipeline<transport<shared_windows>>;
 
@@ -87,43 +86,27 @@ TEST_SUITE("processes/pipeline") {
                                    {2, 2, interleaved<2>{}},
                                    {1, 3, zero_bubble_v{}},
                                    {2, 2, zero_bubble_v{}}}) {
-            int const devices = layout.devices, stages = layout.stages, ranks = devices * stages;
-            auto const schedule = layout.schedule;
-            CAPTURE(devices);
-            CAPTURE(stages);
-            CAPTURE(std::string(schedule.name));
-            auto const place = meeting_place::create(ranks);
-            shared_value<std::array<std::uint64_t, 8>> found;
-            forked_ranks all(ranks, [&](int rank) {
-                over_processes t({.learning_rate = 0.05f, .batch = 48, .seed = 3, .logical_shards = 6},
-                                 {.devices = devices,
-                                  .stages = stages,
-                                  .schedule = schedule,
-                                  .deadline = 60s,
-                                  .trace = true,
-                                  .processes = seat{place, rank}});
-                (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
-                if (test_traces::trace_is_program(t, 1, steps_of_training) == 0)
-                    throw std::runtime_error("no evaluation is in the trace");
-                if (!test_wires::reads_as_planned(t, made_up(48), rank, 1))
-                    throw std::runtime_error("it has read what the plan does not say");
-            });
-            for (auto const& o : all.wait(100s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
-            }
-            for (int r = 0; r < ranks; ++r) CHECK((*found)[static_cast<std::size_t>(r)] == wanted);
+            CAPTURE(std::string(layout.schedule.name));
+            test_ranks::come_to<over_processes>(
+                wanted, {.learning_rate = 0.05f, .batch = 48, .seed = 3, .logical_shards = 6},
+                {.devices = layout.devices, .stages = layout.stages, .schedule = layout.schedule, .trace = true},
+                [](over_processes& t) {
+                    auto const found = digest_of_training(t);
+                    if (test_traces::trace_is_program(t, 1, steps_of_training) == 0)
+                        throw std::runtime_error("no evaluation is in the trace");
+                    if (!test_wires::reads_as_planned(t, made_up(48), t.rank(), 1))
+                        throw std::runtime_error("it has read what the plan does not say");
+                    return found;
+                });
         }
     }
 
     TEST_CASE("a first stage needs no targets, a last one no inputs, and ranks of a stage need the same part") {
         watchdog const guard("parts of samples");
         using test_regression::made_up_table;
-        using over_these = trainer<test_regression::curve, test_regression::squared_error, sgd,
-                                   on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>>;
-        using over_others = trainer<test_regression::curve, test_regression::squared_error, sgd,
-                                    on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
-                                    transport<shared_windows>>;
+        using over_these = any_stages<host, test_regression::curve, test_regression::squared_error, sgd>;
+        using over_others =
+            any_stages<host, test_regression::curve, test_regression::squared_error, sgd, transport<shared_windows>>;
         over_these one({.batch = 48, .seed = 3, .logical_shards = 6});
         double const wanted = (one.step(made_up_table<float>(48)), one.step(made_up_table<float>(48)).loss);
 
@@ -160,10 +143,7 @@ TEST_SUITE("processes/pipeline") {
                     (*found)[static_cast<std::size_t>(rank)] += 1000;
                 }
             });
-            for (auto const& o : all.wait(100s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
-            }
+            all_end_well(all, 100s);
             for (int r = 0; r < ranks; ++r)
                 CHECK((*found)[static_cast<std::size_t>(r)] == wanted + (devices == 1 ? 0 : 1000));
         }
@@ -176,22 +156,17 @@ TEST_SUITE("processes/pipeline") {
         over_threads t({.batch = 24, .seed = 5}, {.devices = 1, .stages = 3});
         t.step(made_up(24));
         save_weights(t, before);
-        auto const place = meeting_place::create(4);
-        forked_ranks all(4, [&](int rank) {
-            over_processes p({.batch = 24, .seed = 9},
-                             {.devices = 2, .stages = 2, .schedule = zero_bubble_v{}, .processes = seat{place, rank}});
-            load_weights(p, before);
-            save_weights(p, after); // rank 0 writes
-            p.step(made_up(24));
-            std::size_t pieces = 0;
-            p.for_each_piece(rank, [&](auto const&) { ++pieces; });
-            if (pieces == 0 || pieces >= tensors_of<every_layer>().size()) throw std::runtime_error("this is no stage");
-        });
-        for (auto const& o : all.wait(60s)) {
-            CAPTURE(o.said);
-            CHECK(o.code == 0);
-        }
-        CHECK(safetensors_files::content_of(before) == safetensors_files::content_of(after));
+        test_ranks::in_ranks<over_processes>(
+            {.batch = 24, .seed = 9}, {.devices = 2, .stages = 2, .schedule = zero_bubble_v{}}, [&](over_processes& p) {
+                load_weights(p, before);
+                save_weights(p, after); // rank 0 writes
+                p.step(made_up(24));
+                std::size_t pieces = 0;
+                p.for_each_piece(p.rank(), [&](auto const&) { ++pieces; });
+                if (pieces == 0 || pieces >= tensors_of<every_layer>().size())
+                    throw std::runtime_error("this is no stage");
+            });
+        CHECK(files::content_of(before) == files::content_of(after));
     }
 
     TEST_CASE("a stage whose process dies is named by all others, with the step") {
@@ -212,11 +187,7 @@ TEST_SUITE("processes/pipeline") {
                 }
                 throw std::runtime_error("nobody is missed");
             });
-            auto const ends = all.wait(30s);
-            for (int r = 0; r < 4; ++r) {
-                CAPTURE(ends[static_cast<std::size_t>(r)].said);
-                if (r != lost) CHECK(ends[static_cast<std::size_t>(r)].code == 0);
-            }
+            all_end_well(all, 30s, lost);
         }
         killed_rank = -1;
     }

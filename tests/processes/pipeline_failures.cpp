@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/forked.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 #include <support/sanitizers.hpp>
@@ -39,9 +39,8 @@ using test_networks::made_up;
 using test_support::has;
 
 /// Every kind of task: gradients are added over two replicas, clipped, and those of tied rows exchanged.
-using faulty =
-    trainer<test_tying::often, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
-            reproducible<fixed_tree, dynamic>, clip_norm, transport<shared_windows>, with_faults<task_faults>>;
+using faulty = test_networks::any_stages<host, test_tying::often, cross_entropy, sgd_momentum, clip_norm,
+                                         transport<shared_windows>, with_faults<task_faults>>;
 constexpr int devices = 2, stages = 2, ranks = devices * stages;
 
 faulty::options const training{.learning_rate = 0.05f, .batch = 16, .seed = 3, .logical_shards = 4};

@@ -7,12 +7,11 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/in_ranks.hpp>
 #include <support/predicting.hpp>
 
 #include <array>
 #include <chrono>
-#include <cstdint>
 #include <utility>
 
 namespace processes_predictions_test {
@@ -36,33 +35,23 @@ TEST_SUITE("processes/predictions") {
         auto const told = one_model.predict(asked); // the trainer's within rounding: see predicting.hpp
         auto const wanted_of_model = digest_of(std::as_bytes(told.values()));
         for (auto const& [devices, stages] : {std::pair{1, 2}, {2, 2}, {3, 1}}) {
-            int const replicas = devices, parts = stages, ranks = devices * stages;
-            CAPTURE(ranks);
-            auto const place = meeting_place::create(ranks), other = meeting_place::create(ranks);
-            shared_value<std::array<std::uint64_t, 16>> found;
-            forked_ranks all(ranks, [&](int rank) {
-                any_trainer<host, every_layer, transport<shared_windows>> t(
-                    {.batch = 48, .logical_shards = 6},
-                    {.devices = replicas, .stages = parts, .deadline = 60s, .processes = seat{place, rank}});
-                t.step(trained);
-                auto const here = t.predict(asked);
-                auto const at = 2 * static_cast<std::size_t>(rank);
-                (*found)[at] = digest_of(std::as_bytes(here.values()));
-                any_model<host, every_layer, transport<shared_windows>> m(
-                    {.batch = 48, .logical_shards = 6},
-                    {.devices = replicas, .stages = parts, .deadline = 60s, .processes = seat{other, rank}});
-                auto const parameters = t.gather_parameters(), buffers = t.gather_buffers();
-                m.load_parameters(parameters);
-                m.load_buffers(buffers);
-                auto const alone = m.predict(asked);
-                (*found)[at + 1] = digest_of(std::as_bytes(alone.values()));
-            });
-            for (auto const& o : all.wait(100s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
-            }
-            for (int r = 0; r < 2 * ranks; ++r)
-                CHECK((*found)[static_cast<std::size_t>(r)] == (r % 2 == 0 ? wanted : wanted_of_model));
+            int const replicas = devices, parts = stages;
+            auto const place = meeting_place::create(devices * stages);
+            test_ranks::come_to<any_trainer<host, every_layer, transport<shared_windows>>>(
+                std::array{wanted, wanted_of_model}, {.batch = 48, .logical_shards = 6},
+                {.devices = devices, .stages = stages}, [&](auto& t) {
+                    t.step(trained);
+                    auto const here = t.predict(asked);
+                    any_model<host, every_layer, transport<shared_windows>> m(
+                        {.batch = 48, .logical_shards = 6},
+                        {.devices = replicas, .stages = parts, .deadline = 60s, .processes = seat{place, t.rank()}});
+                    auto const parameters = t.gather_parameters(), buffers = t.gather_buffers();
+                    m.load_parameters(parameters);
+                    m.load_buffers(buffers);
+                    auto const alone = m.predict(asked);
+                    return std::array{digest_of(std::as_bytes(here.values())),
+                                      digest_of(std::as_bytes(alone.values()))};
+                });
         }
     }
 }

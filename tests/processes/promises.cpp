@@ -4,7 +4,7 @@
 // What every trainer promises, of devices that are processes: they train as threads do.
 
 #include <processes/in_processes.hpp>
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/forked.hpp>
 #include <support/messages.hpp>
 #include <support/sanitizers.hpp>
 #include <support/schedule_matrix.hpp>
@@ -72,10 +72,7 @@ void train_ten(char const* what, std::vector<combination> const& some) {
                 for (auto const& p : ways) take_part<Trainer>(p, rank);
             });
         });
-        for (auto const& o : all_ranks.wait(std::chrono::seconds(100))) {
-            CAPTURE(o.said);
-            CHECK(o.code == 0);
-        }
+        all_end_well(all_ranks, std::chrono::seconds(100));
     }
     seen.print(what);
     CHECK(seen.ran() > 0);

@@ -7,10 +7,10 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/forked.hpp>
+#include <support/in_ranks.hpp>
 #include <support/tying.hpp>
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -54,28 +54,16 @@ TEST_SUITE("processes/tied") {
             schedule_choice schedule;
         };
         for (auto const& layout : {in_processes{1, 2, one_f_one_b{}}, {2, 2, gpipe{}}, {1, 3, interleaved<2>{}}}) {
-            int const devices = layout.devices, stages = layout.stages, ranks = devices * stages;
-            auto const schedule = layout.schedule;
-            CAPTURE(devices);
-            CAPTURE(stages);
-            auto const place = meeting_place::create(ranks);
-            shared_value<std::array<std::uint64_t, 8>> found;
-            forked_ranks all(ranks, [&](int rank) {
-                over_processes t({.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = 8},
-                                 {.devices = devices,
-                                  .stages = stages,
-                                  .schedule = schedule,
-                                  .deadline = 60s,
-                                  .processes = seat{place, rank}});
-                (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
-                if (!test_wires::reads_as_planned(t, made_up(50), rank, 1))
-                    throw std::runtime_error("it has read what the plan does not say");
-            });
-            for (auto const& o : all.wait(100s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
-            }
-            for (int r = 0; r < ranks; ++r) CHECK((*found)[static_cast<std::size_t>(r)] == wanted);
+            CAPTURE(std::string(layout.schedule.name));
+            test_ranks::come_to<over_processes>(
+                wanted, {.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = 8},
+                {.devices = layout.devices, .stages = layout.stages, .schedule = layout.schedule},
+                [](over_processes& t) {
+                    auto const found = digest_of_training(t);
+                    if (!test_wires::reads_as_planned(t, made_up(50), t.rank(), 1))
+                        throw std::runtime_error("it has read what the plan does not say");
+                    return found;
+                });
         }
     }
 
@@ -95,12 +83,8 @@ TEST_SUITE("processes/tied") {
             }
             throw std::runtime_error("nobody is missed");
         });
-        auto const ended = all.wait(30s);
+        all_end_well(all, 30s, killed_rank);
         killed_rank = -1;
-        for (std::size_t r = 0; r < 2; ++r) {
-            CAPTURE(ended[r].said);
-            CHECK(ended[r].code == 0);
-        }
     }
 }
 

@@ -7,10 +7,11 @@
 
 #include <trireme/processes.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/files.hpp>
+#include <support/forked.hpp>
+#include <support/in_ranks.hpp>
 #include <support/networks.hpp>
 #include <support/traces.hpp>
 
@@ -19,8 +20,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 
@@ -49,11 +48,6 @@ struct planned_faults {
 using replicated = trainer<every_sum, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>, transport<shared_windows>,
                            with_faults<planned_faults>>;
 
-std::string content_of(std::string const& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
 } // namespace
 
 TEST_SUITE("processes/traces") {
@@ -61,11 +55,7 @@ TEST_SUITE("processes/traces") {
         "the trace of each process has the exchanges inside of tasks, as the expanded view of the program has them") {
         watchdog const guard("exchanges of processes");
         for (int const ranks : {2, 3}) {
-            CAPTURE(ranks);
-            auto const place = meeting_place::create(ranks);
-            forked_ranks all(ranks, [&](int rank) {
-                replicated t({.batch = 24},
-                             {.devices = ranks, .deadline = 60s, .trace = true, .processes = seat{place, rank}});
+            test_ranks::in_ranks<replicated>({.batch = 24}, {.devices = ranks, .trace = true}, [](replicated& t) {
                 for (std::size_t const n : {24u, 7u}) t.step(made_up(n));
                 t.evaluate(made_up(40));
                 if (test_traces::trace_is_program(t, 1, 2) == 0)
@@ -75,10 +65,6 @@ TEST_SUITE("processes/traces") {
                 if (exchanges != 2 * static_cast<std::ptrdiff_t>(every_sum::exchanges.count))
                     throw std::runtime_error(std::to_string(exchanges) + " exchanges are in the trace");
             });
-            for (auto const& o : all.wait(100s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
-            }
         }
     }
 
@@ -111,7 +97,7 @@ TEST_SUITE("processes/traces") {
                     continue;
                 }
                 CHECK(o.code == 3);
-                auto const text = content_of(path(rank));
+                auto const text = files::text_of(path(rank));
                 CHECK((text.starts_with("{\"displayTimeUnit\"") && text.ends_with("]}\n")));
                 CHECK(std::ranges::count(text, '{') == std::ranges::count(text, '}'));
                 if (dies) continue; // which a rank may hear of in the step before

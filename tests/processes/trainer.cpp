@@ -7,13 +7,14 @@
 #include <trireme/processes.hpp>
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
-#include <data/safetensors_files.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
+#include <support/files.hpp>
 #include <support/floats.hpp>
+#include <support/forked.hpp>
+#include <support/in_ranks.hpp>
 #include <support/networks.hpp>
+#include <support/require.hpp>
 
 #include <chrono>
 #include <cmath>
@@ -33,20 +34,16 @@ namespace {
 using namespace trireme;
 using namespace test_networks;
 using processes::meeting_place;
+using test_support::require;
 using namespace std::chrono_literals;
 
 using over_threads = any_layout<lenet, sgd_momentum>;
 using over_processes = any_layout<lenet, sgd_momentum, transport<shared_windows>>;
-using once_over_threads = trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
-                                  reproducible<fixed_tree, dynamic>, hold_weights<once>>;
-using once_over_processes = trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
-                                    reproducible<fixed_tree, dynamic>, hold_weights<once>, transport<shared_windows>>;
+using once_over_threads = any_replicas<host, small, cross_entropy, sgd_momentum, hold_weights<once>>;
+using once_over_processes =
+    any_replicas<host, small, cross_entropy, sgd_momentum, hold_weights<once>, transport<shared_windows>>;
 using staged_over_processes =
     trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<1>, pp<dynamic>>>, transport<shared_windows>>;
-
-void require(bool right, char const* otherwise) {
-    if (!right) throw std::runtime_error(otherwise);
-}
 
 /// A run has come to this result, in bits.
 struct result {
@@ -67,20 +64,14 @@ void weights_come_back() {
     t.step(images);
     save_weights(t, before);
     auto const wanted = weights(t);
-    auto const place = meeting_place::create(ranks);
-    forked_ranks all(ranks, [&](int rank) {
-        Processes p({.batch = 64, .seed = 9}, {.devices = ranks, .processes = seat{place, rank}});
+    test_ranks::in_ranks<Processes>({.batch = 64, .seed = 9}, {.devices = ranks}, [&](Processes& p) {
         load_weights(p, before);
-        if (!same_bits(weights(p, rank), wanted)) throw std::runtime_error("other weights have arrived");
+        require(same_bits(weights(p, p.rank()), wanted), "other weights have arrived");
         save_weights(p, after); // rank 0 writes
         p.step(images);
-        if (same_bits(weights(p, rank), wanted)) throw std::runtime_error("the step has changed nothing");
+        require(!same_bits(weights(p, p.rank()), wanted), "the step has changed nothing");
     });
-    for (auto const& outcome : all.wait(60s)) {
-        CAPTURE(outcome.said);
-        CHECK(outcome.code == 0);
-    }
-    CHECK(safetensors_files::content_of(before) == safetensors_files::content_of(after));
+    CHECK(files::content_of(before) == files::content_of(after));
 }
 
 /// All ranks of a trainer must say that they differ, in both parts, within a deadline; `f(both of the trainer's
@@ -100,10 +91,7 @@ void refused(std::string const& one, std::string const& other, std::function<voi
         }
         throw std::runtime_error("ranks that differ were not refused");
     });
-    for (auto const& outcome : all.wait(20s)) {
-        CAPTURE(outcome.said);
-        CHECK(outcome.code == 0);
-    }
+    all_end_well(all, 20s);
 }
 
 /// Ranks whose files are not all whole, or not all of one content: none takes anything, and all go on.
@@ -120,12 +108,11 @@ void weights_are_refused_by_all() {
         p.step(images);
         save_weights(p, other);
     }
-    auto content = safetensors_files::content_of(right);
+    auto content = files::content_of(right);
     content.resize(content.size() / 2);
     folder.write("cut", content);
-    auto const place = meeting_place::create(ranks);
-    forked_ranks all(ranks, [&](int rank) {
-        Processes p({.batch = 64, .seed = 9}, {.devices = ranks, .deadline = 20s, .processes = seat{place, rank}});
+    test_ranks::in_ranks<Processes>({.batch = 64, .seed = 9}, {.devices = ranks}, [&](Processes& p) {
+        int const rank = p.rank();
         auto const before = weights(p, rank);
         auto const refused = [&](int odd_rank, std::string const& odd_file) {
             try {
@@ -154,10 +141,6 @@ void weights_are_refused_by_all() {
         require(p.wire(rank).bytes == 0, "what is no step's is counted as a step's traffic");
         p.step(images);
     });
-    for (auto const& outcome : all.wait(60s)) {
-        CAPTURE(outcome.said);
-        CHECK(outcome.code == 0);
-    }
 }
 
 /// The description of a trainer, without the trainer.
@@ -295,10 +278,7 @@ TEST_SUITE("processes/trainer") {
             t.step(rank == 0 ? set.take(64, 64) : made_up(128).take(64, 64));
             for (auto const& e : t.fit({rank == 0 ? set : made_up(128), set}, {.epochs = 2})) (void)e;
         });
-        for (auto const& outcome : all.wait(60s)) {
-            CAPTURE(outcome.said);
-            CHECK(outcome.code == 0);
-        }
+        all_end_well(all, 60s);
     }
 
     TEST_CASE("weights from a file reach every process") {
@@ -316,42 +296,35 @@ TEST_SUITE("processes/trainer") {
     TEST_CASE("bits do not depend on the floating-point environment of one rank") {
         watchdog const guard("floats");
         auto const images = made_up(64);
-        auto const trained = [&](int ranks, other_floats const* which) {
-            auto const place = meeting_place::create(ranks);
-            shared_value<std::array<std::uint64_t, 2>> found;
-            forked_ranks all(ranks, [&](int rank) {
-                once_over_processes p({.learning_rate = 0.05f, .batch = 64, .seed = 9, .logical_shards = 8},
-                                      {.devices = ranks, .processes = seat{place, rank}});
-                p.load_parameters(denormal_weights(small::parameters));
-                std::optional<in_other_floats> other;
-                if (which != nullptr && rank == ranks - 1) other.emplace(*which);
-                result r;
-                for (int i = 0; i < 2; ++i) {
-                    auto const loss = p.step(images).loss;
-                    r.mix(&loss, sizeof loss);
-                }
-                auto const test = p.evaluate(images);
-                require(!other || other->holds(), "the rank's own environment is gone");
-                other.reset();
-                auto const w = weights(p, rank);
-                r.mix(w.data(), w.size() * sizeof w[0]);
-                r.mix(&test.loss, sizeof test.loss);
-                (*found)[static_cast<std::size_t>(rank)] = r.hash;
-            });
-            for (auto const& o : all.wait(60s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
+        once_over_processes::options const training{
+            .learning_rate = 0.05f, .batch = 64, .seed = 9, .logical_shards = 8};
+        auto const digest_of_training = [&](once_over_processes& p, other_floats const* of_last_rank) {
+            p.load_parameters(denormal_weights(small::parameters));
+            std::optional<in_other_floats> other;
+            if (of_last_rank != nullptr && p.rank() == p.devices() - 1) other.emplace(*of_last_rank);
+            result r;
+            for (int i = 0; i < 2; ++i) {
+                auto const loss = p.step(images).loss;
+                r.mix(&loss, sizeof loss);
             }
-            return std::vector<std::uint64_t>(found->begin(), found->begin() + ranks);
+            auto const test = p.evaluate(images);
+            require(!other || other->holds(), "the rank's own environment is gone");
+            other.reset();
+            auto const w = weights(p, p.rank());
+            r.mix(w.data(), w.size() * sizeof w[0]);
+            r.mix(&test.loss, sizeof test.loss);
+            return r.hash;
         };
-        auto const want = trained(1, nullptr)[0];
+        shared_value<std::uint64_t> wanted;
+        test_ranks::in_ranks<once_over_processes>(
+            training, {.devices = 1}, [&](once_over_processes& p) { *wanted = digest_of_training(p, nullptr); });
         for (auto const which : all_other_floats())
-            for (int const ranks : {1, 2})
-                for (auto const got : trained(ranks, &which)) {
-                    CAPTURE(static_cast<int>(which));
-                    CAPTURE(ranks);
-                    CHECK(got == want);
-                }
+            for (int const ranks : {1, 2}) {
+                CAPTURE(static_cast<int>(which));
+                test_ranks::come_to<once_over_processes>(
+                    *wanted, training, {.devices = ranks},
+                    [&](once_over_processes& p) { return digest_of_training(p, &which); });
+            }
     }
 
     TEST_CASE("a trainer without a seat, or with one among others, is refused") {
@@ -389,17 +362,12 @@ TEST_SUITE("processes/trainer") {
     }
 
     TEST_CASE("only the first rank observes") {
-        auto const place = meeting_place::create(2);
         auto const images = made_up(64);
         shared_value<std::array<int, 2>> observed;
-        forked_ranks all(2, [&](int rank) {
-            over_processes t({.batch = 32}, {.devices = 2, .processes = seat{place, rank}});
-            CHECK(t.rank() == rank);
-            for (auto const& e : t.fit({images, {}}, {.epochs = 1},
-                                       [&](progress_report const&) { ++(*observed)[static_cast<std::size_t>(rank)]; }))
-                (void)e;
+        test_ranks::in_ranks<over_processes>({.batch = 32}, {.devices = 2}, [&](over_processes& t) {
+            auto& seen = (*observed)[static_cast<std::size_t>(t.rank())];
+            for (auto const& e : t.fit({images, {}}, {.epochs = 1}, [&](progress_report const&) { ++seen; })) (void)e;
         });
-        for (auto const& o : all.wait(60s)) CHECK(o.code == 0);
         CHECK((*observed)[0] == 2);
         CHECK((*observed)[1] == 0);
     }
@@ -421,19 +389,14 @@ TEST_SUITE("processes/trainer") {
         auto const wanted = weights(alone);
         for (int const ranks : {2, 3}) {
             CAPTURE(ranks);
-            auto const place = meeting_place::create(ranks);
             shared_value<std::array<int, 3>> observed;
-            forked_ranks all(ranks, [&](int rank) {
-                once_over_processes p({.learning_rate = 0.5f, .batch = 32, .seed = 5, .logical_shards = 4},
-                                      {.devices = ranks, .deadline = 20s, .processes = seat{place, rank}});
-                require(trained(p, [&](epoch_report const&) { ++(*observed)[static_cast<std::size_t>(rank)]; }) == best,
-                        "another epoch was the best");
-                require(same_bits(weights(p), wanted), "other weights were put back");
-            });
-            for (auto const& o : all.wait(60s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
-            }
+            test_ranks::in_ranks<once_over_processes>(
+                {.learning_rate = 0.5f, .batch = 32, .seed = 5, .logical_shards = 4}, {.devices = ranks},
+                [&](once_over_processes& p) {
+                    auto& told = (*observed)[static_cast<std::size_t>(p.rank())];
+                    require(trained(p, [&](epoch_report const&) { ++told; }) == best, "another epoch was the best");
+                    require(same_bits(weights(p), wanted), "other weights were put back");
+                });
             CHECK((*observed)[0] == seen);
             CHECK((*observed)[1] == 0);
         }

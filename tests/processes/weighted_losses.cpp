@@ -7,14 +7,13 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <processes/forked.hpp>
 #include <support/allocation_hook.hpp>
 #include <support/in_ranks.hpp>
+#include <support/networks.hpp>
 #include <support/weighing.hpp>
 
 #include <array>
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,12 +27,9 @@ namespace {
 
 using namespace trireme;
 using namespace test_weighing;
-using processes::meeting_place;
-using namespace std::chrono_literals;
 
 template<class Loss, class... Policies>
-using any =
-    trainer<net, Loss, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>, Policies...>;
+using any = test_networks::any_stages<host, net, Loss, sgd, Policies...>;
 using over_threads = any<weighing>;
 using over_processes = any<weighing, transport<shared_windows>>;
 
@@ -84,9 +80,9 @@ TEST_SUITE("processes/weighted_losses") {
         over_threads one({.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6});
         auto const wanted = digest_of_training(one);
         for (auto const& [devices, stages] : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 2}, {2, 2}, {1, 3}})
-            test_ranks::come_to<over_processes>(wanted,
-                                                {.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6},
-                                                devices, stages, [](auto& t) { return digest_of_training(t); });
+            test_ranks::come_to<over_processes>(
+                wanted, {.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6},
+                {.devices = devices, .stages = stages}, [](auto& t) { return digest_of_training(t); });
     }
 
     TEST_CASE("all ranks know the losses where first stages have inputs alone and last ones targets alone") {
@@ -98,7 +94,8 @@ TEST_SUITE("processes/weighted_losses") {
         for (auto const& layout : {std::pair{1, 2}, {2, 2}, {1, 3}}) {
             int const stages = layout.second;
             test_ranks::come_to<over_processes>(
-                wanted, {.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6}, layout.first, stages,
+                wanted, {.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6},
+                {.devices = layout.first, .stages = stages},
                 [&](auto& t) { return told_by(t, t.rank() % stages == 0, t.rank() % stages == stages - 1); });
         }
     }
@@ -115,10 +112,7 @@ TEST_SUITE("processes/weighted_losses") {
             CHECK(scores(std::type_identity<unweighted>{}, shards) == 16 * shards);
             CHECK(scores(std::type_identity<over_processes>{}, shards) == 16 * shards + 16);
         }
-        auto const place = meeting_place::create(2);
-        forked_ranks all(2, [&](int rank) {
-            over_processes t({.batch = 48, .logical_shards = 4},
-                             {.devices = 2, .stages = 1, .deadline = 60s, .processes = seat{place, rank}});
+        test_ranks::in_ranks<over_processes>({.batch = 48, .logical_shards = 4}, {.devices = 2}, [](over_processes& t) {
             labelled_table const table(48);
             sample_set const samples = table;
             t.step(samples);
@@ -126,13 +120,9 @@ TEST_SUITE("processes/weighted_losses") {
             auto const before = allocation_hook::allocations.load();
             for (int k = 0; k < 3; ++k) t.step(samples);
             if (allocation_hook::allocations != before) throw std::runtime_error("a step allocates");
-            if (t.wire(rank).bytes != 4 * t.plan().wire(rank).bytes)
+            if (t.wire(t.rank()).bytes != 4 * t.plan().wire(t.rank()).bytes)
                 throw std::runtime_error("other bytes have moved than the plan says");
         });
-        for (auto const& o : all.wait(60s)) {
-            CAPTURE(o.said);
-            CHECK(o.code == 0);
-        }
     }
 }
 

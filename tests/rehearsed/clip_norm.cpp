@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <rehearsed/trainings.hpp>
 #include <support/clipping.hpp>
+#include <support/networks.hpp>
 
 namespace rehearsed_clip_norm_test {
 using namespace trireme;
@@ -35,8 +36,7 @@ TEST_SUITE("rehearsed/clip_norm") {
         auto const messages = []<class T>(std::type_identity<T>, auto const& options) {
             return T::plan({24}, T::layout_of(options, {.stages = 2, .schedule = interleaved<2>{}})).wire(0).messages;
         };
-        using without = trainer<dense, cross_entropy, sgd, on<mesh<rehearsal, dp<dynamic>, pp<dynamic>>>,
-                                reproducible<fixed_tree, dynamic>>;
+        using without = test_networks::any_stages<rehearsal, dense, cross_entropy, sgd>;
         using with_norm = clipped<rehearsal, dense>;
         CHECK(messages(std::type_identity<with_norm>{}, with_norm::options{.batch = 24, .logical_shards = 6}) ==
               messages(std::type_identity<without>{}, without::options{.batch = 24, .logical_shards = 6}) + 2);

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <rehearsed/trainings.hpp>
 #include <support/diverging.hpp>
+#include <support/networks.hpp>
 
 namespace rehearsed_divergence_test {
 using namespace trireme;
@@ -17,8 +18,7 @@ using namespace test_diverging;
 TEST_SUITE("rehearsed/divergence") {
     TEST_CASE("a step and an epoch end, and weights may be loaded again") {
         on_stage const how(timing::shuffled, 5);
-        using t = trainer<table_network, mean_squared_error, adam, on<mesh<rehearsal, dp<dynamic>, pp<dynamic>>>,
-                          reproducible<fixed_tree, dynamic>>;
+        using t = test_networks::any_stages<rehearsal, table_network, mean_squared_error, adam>;
         ends_an_epoch<t>(2, 1, 0, false);
         ends_an_epoch<t>(1, 2, 6, false);
         t one({.batch = 24});

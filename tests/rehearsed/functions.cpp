@@ -5,7 +5,7 @@
 
 #include <rehearsed/trainings.hpp>
 #include <support/networks.hpp>
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <trireme/rehearsal.hpp>
 

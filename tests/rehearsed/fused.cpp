@@ -7,7 +7,7 @@
 #include <rehearsed/trainings.hpp>
 #include <support/compare.hpp>
 #include <support/networks.hpp>
-#include <trainer/pipelines.hpp>
+#include <support/pipelines.hpp>
 
 #include <trireme/rehearsal.hpp>
 

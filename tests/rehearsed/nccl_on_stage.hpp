@@ -4,7 +4,7 @@
 
 #include <rehearsed/nccl_mock.hpp>
 #include <rehearsed/trainings.hpp>
-#include <trainer/pipelines.hpp>
+#include <support/pipelines.hpp>
 
 #include <trireme/trainer/nccl_transport.hpp>
 

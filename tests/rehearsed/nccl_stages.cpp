@@ -11,7 +11,7 @@
 #include <rehearsed/nccl_on_stage.hpp>
 #include <rehearsed/trainings.hpp>
 #include <support/messages.hpp>
-#include <trainer/pipelines.hpp>
+#include <support/pipelines.hpp>
 
 #include <trireme/rehearsal.hpp>
 #include <trireme/trainer/nccl_transport.hpp>

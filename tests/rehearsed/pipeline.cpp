@@ -7,10 +7,10 @@
 #include <rehearsed/trainings.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
+#include <support/pipelines.hpp>
 #include <support/regression.hpp>
 #include <support/traces.hpp>
 #include <support/wires.hpp>
-#include <trainer/pipelines.hpp>
 
 #include <trireme/rehearsal.hpp>
 
@@ -87,8 +87,8 @@ TEST_SUITE("rehearsed/pipeline") {
 
     TEST_CASE("values as targets, and numbers that are no bytes, train as on one device, in stages, too") {
         using test_regression::made_up_table;
-        using t = trainer<test_regression::curve, test_regression::squared_error, sgd_momentum,
-                          on<mesh<rehearsal, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>>;
+        using t =
+            test_networks::any_stages<rehearsal, test_regression::curve, test_regression::squared_error, sgd_momentum>;
         t::options const options{.learning_rate = 0.05f, .batch = 96, .seed = 5, .logical_shards = 6};
         auto const wanted = [&] {
             on_stage const as_usual;

@@ -4,7 +4,7 @@
 // What every trainer promises, of accelerators: rehearsed on the host, beside the host's own training.
 
 #include <rehearsed/trainings.hpp>
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <trireme/rehearsal.hpp>
 

@@ -4,7 +4,7 @@
 // What every trainer promises, of accelerators with bf16 between the layers, the channels first or last.
 
 #include <rehearsed/trainings.hpp>
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <trireme/rehearsal.hpp>
 

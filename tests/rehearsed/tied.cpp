@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <rehearsed/scale.hpp>
 #include <rehearsed/trainings.hpp>
+#include <support/compare.hpp>
 #include <support/tying.hpp>
 
 #include <cstddef>
@@ -47,8 +48,7 @@ TEST_SUITE("rehearsed/tied") {
             for (std::size_t i = 0; i < 3; ++i) t.step(made_up(50, i));
             return t.gather_parameters();
         };
-        auto const wanted = trained(pack<host_t>{}), found = trained(pack<trainer_t>{});
-        for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(found[i] == doctest::Approx(wanted[i]).epsilon(1e-3));
+        CHECK(test_support::apart(trained(pack<trainer_t>{}), trained(pack<host_t>{})) < 1e-3);
     }
 }
 

@@ -8,7 +8,7 @@
 #include <support/compare.hpp>
 #include <support/fading.hpp>
 #include <support/networks.hpp>
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <trireme/rehearsal.hpp>
 
@@ -27,8 +27,8 @@ using namespace rehearsed;
 using test_networks::made_up;
 
 template<class Device, class Network = tiny, class Optimizer = sgd, class... Policies>
-using any = trainer<Network, cross_entropy, Optimizer, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
-                    reproducible<fixed_tree, dynamic>, Policies...>;
+using any =
+    test_networks::any_replicas<Device, Network, cross_entropy, Optimizer, reduce_by<chosen_at_run_time>, Policies...>;
 
 TEST_SUITE("rehearsed/trainer") {
     TEST_CASE("updates are counted where the weights are: a step that was captured once goes on counting") {

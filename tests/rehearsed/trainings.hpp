@@ -4,8 +4,8 @@
 
 #include <support/compare.hpp>
 #include <support/networks.hpp>
+#include <support/promises.hpp>
 #include <support/training.hpp>
-#include <trainer/promises.hpp>
 
 #include <trireme/rehearsal.hpp>
 
@@ -117,6 +117,25 @@ std::vector<double> has_one_devices_bits_in_stages(typename Trainer::options con
                 taken.is_planned(many);
                 CHECK(test_support::same_bits(train(many), wanted));
             }
+    return wanted;
+}
+
+/// Trainings on one and two devices, in every order, tell the numbers of the host, which are returned: to the bit where
+/// `tolerance` is 0, else as test_support::apart has it. `train(device, devices)` tells them.
+template<class Train>
+std::vector<double> has_the_hosts_numbers(double tolerance, Train const& train) {
+    std::vector<double> const wanted = train(trireme::host{}, 1);
+    for (int const devices : {1, 2})
+        for (auto const& how : orders) {
+            CAPTURE(devices);
+            CAPTURE(how.seed);
+            on_stage const as_told(how.when, how.seed);
+            auto const found = train(trireme::rehearsal{}, devices);
+            if (tolerance == 0)
+                CHECK(test_support::same_bits(found, wanted));
+            else
+                CHECK(test_support::apart(found, wanted) < tolerance);
+        }
     return wanted;
 }
 

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 #include <rehearsed/trainings.hpp>
+#include <support/compare.hpp>
+#include <support/networks.hpp>
 #include <support/regression.hpp>
 #include <support/weighing.hpp>
 
@@ -21,8 +23,7 @@ using namespace test_weighing;
 namespace {
 
 template<class Device, class Network, class Loss, class... Policies>
-using any = trainer<Network, Loss, sgd, on<mesh<Device, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
-                    Policies...>;
+using any = test_networks::any_stages<Device, Network, Loss, sgd, Policies...>;
 
 /// Losses of steps on a batch, on more than a batch, on some of which none counts; of tests; and all parameters.
 template<class Trainer>
@@ -50,45 +51,24 @@ TEST_SUITE("rehearsed/weighted_losses") {
     }
 
     TEST_CASE("steps of any size are those of the host") {
-        auto const trained = []<class Device>(Device, int devices) {
+        has_the_hosts_numbers(1e-11, []<class Device>(Device, int devices) {
             using t = any<Device, plain_net, weighing, precision<f64>>;
             t one({.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6}, {.devices = devices});
-            return steps_of(one);
-        };
-        auto const wanted = trained(host{}, 1);
-        CHECK(wanted[6] == 0);
-        for (int const devices : {1, 2})
-            for (auto const& how : orders) {
-                on_stage const as_told(how.when, how.seed);
-                auto const found = trained(rehearsal{}, devices);
-                REQUIRE(found.size() == wanted.size());
-                CHECK(found[6] == 0);
-                for (std::size_t i = 0; i < wanted.size(); ++i)
-                    CHECK(found[i] == doctest::Approx(wanted[i]).epsilon(1e-11).scale(1.0));
-            }
+            auto const told = steps_of(one);
+            CHECK(told[6] == 0);
+            return told;
+        });
     }
 
     TEST_CASE("losses of values are those of the host") {
-        using test_regression::made_up_table;
         auto const trained = []<class Device, class Loss>(Device, Loss) {
             using t = any<Device, network<input<6>, linear<40>, sigmoid, linear<3>>, Loss, precision<f64>>;
             t one({.learning_rate = 0.3f, .batch = 40, .seed = 5, .logical_shards = 4}, {.devices = 2});
-            std::vector<double> told;
-            for (std::size_t const n : {40u, 40u, 90u, 11u}) {
-                made_up_table<float> const samples(n, n);
-                told.push_back(one.step(samples).loss);
-                told.push_back(one.evaluate(samples).loss);
-            }
-            for (double const x : one.gather_parameters()) told.push_back(x);
-            return told;
+            return test_regression::steps_of_any_size(one);
         };
         auto const same = [&](auto loss) {
-            auto const wanted = trained(host{}, loss);
             on_stage const as_told(timing::shuffled, 2);
-            auto const found = trained(rehearsal{}, loss);
-            REQUIRE(found.size() == wanted.size());
-            for (std::size_t i = 0; i < wanted.size(); ++i)
-                CHECK(found[i] == doctest::Approx(wanted[i]).epsilon(1e-11).scale(1.0));
+            CHECK(test_support::apart(trained(rehearsal{}, loss), trained(host{}, loss)) < 1e-11);
         };
         same(mean_squared_error{});
         same(binary_cross_entropy{});
@@ -105,8 +85,7 @@ TEST_SUITE("rehearsed/weighted_losses") {
             return std::vector<double>{first, t.step(samples).loss, t.evaluate(samples).loss};
         };
         auto const near = [&](auto loss, auto const& samples) {
-            auto const wide = of(loss, f32{}, samples), narrow = of(loss, bf16{}, samples);
-            for (std::size_t i = 0; i < wide.size(); ++i) CHECK(narrow[i] == doctest::Approx(wide[i]).epsilon(0.02));
+            CHECK(test_support::apart(of(loss, bf16{}, samples), of(loss, f32{}, samples)) < 0.02);
         };
         near(weighing{}, labelled_table(40));
         near(mean_squared_error{}, made_up_table<float>(40));

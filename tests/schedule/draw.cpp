@@ -9,6 +9,7 @@
 #include <trireme/schedule/collective/ring.hpp>
 
 #include <doctest/doctest.h>
+#include <support/messages.hpp>
 
 #include "mutants.hpp"
 
@@ -18,12 +19,7 @@ namespace schedule_draw_test {
 namespace {
 
 using namespace trireme;
-
-int count(std::string const& text, std::string const& part) {
-    int n = 0;
-    for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++n;
-    return n;
-}
+using test_support::count_of;
 
 /// A schedule of 2 ranks, one step each, from a function.
 constexpr schedule of_two(collective_step (*step)(int, int, int)) { return {"of two", 2, 2, 1, step}; }
@@ -34,21 +30,21 @@ TEST_SUITE("schedule/draw") {
     TEST_CASE(
         "a box per addition and copy, a line per source and destination, a tick per wait; one of each is the key") {
         auto const by_ring = schedule_svg(ring::all_reduce(4), "ring");
-        CHECK(count(by_ring, "class=\"adds\"") == 4 * 3 + 1);
-        CHECK(count(by_ring, "class=\"copies\"") == 4 * 3 + 1);
-        CHECK(count(by_ring, "class=\"read\"") == 4 * 6 + 1);
-        CHECK(count(by_ring, "class=\"wait\"") == 4 + 1);
-        CHECK(count(by_ring, "class=\"write\"") == 0);
-        CHECK(count(by_ring, "class=\"wrong\"") == 0);
+        CHECK(count_of(by_ring, "class=\"adds\"") == 4 * 3 + 1);
+        CHECK(count_of(by_ring, "class=\"copies\"") == 4 * 3 + 1);
+        CHECK(count_of(by_ring, "class=\"read\"") == 4 * 6 + 1);
+        CHECK(count_of(by_ring, "class=\"wait\"") == 4 + 1);
+        CHECK(count_of(by_ring, "class=\"write\"") == 0);
+        CHECK(count_of(by_ring, "class=\"wrong\"") == 0);
 
         auto const directly = schedule_svg(direct::all_reduce(4), "direct");
-        CHECK(count(directly, "class=\"adds\"") == 4 + 1);
-        CHECK(count(directly, "class=\"read\"") == 4 * 3 + 1);
-        CHECK(count(directly, "class=\"write\"") == 4 * 3 + 1);
+        CHECK(count_of(directly, "class=\"adds\"") == 4 + 1);
+        CHECK(count_of(directly, "class=\"read\"") == 4 * 3 + 1);
+        CHECK(count_of(directly, "class=\"write\"") == 4 * 3 + 1);
 
         auto const barrier = schedule_svg(dissemination::barrier(8), "barrier");
-        CHECK(count(barrier, ">wait<") == 8 * 3);
-        CHECK(count(barrier, "class=\"wait\"") == 0);
+        CHECK(count_of(barrier, ">wait<") == 8 * 3);
+        CHECK(count_of(barrier, "class=\"wait\"") == 0);
     }
 
     TEST_CASE("what stands in a box") {
@@ -59,15 +55,16 @@ TEST_SUITE("schedule/draw") {
         CHECK(detail::box_label({step_kind::copy, {7, 3}}, 8) == "7,0-1");
         CHECK(detail::box_label({step_kind::reduce, {5, 8}}, 8) == "all");
         CHECK(detail::box_label({step_kind::copy, 3, {}, 0, {}, 1}, 8) == "1>3");
-        CHECK(count(schedule_svg(direct::all_to_all(3), "a<b> & c"), "a&lt;b&gt; &amp; c") == 1);
+        CHECK(count_of(schedule_svg(direct::all_to_all(3), "a<b> & c"), "a&lt;b&gt; &amp; c") == 1);
     }
 
     TEST_CASE("every schedule can be drawn") {
         for (int n = 1; n <= 9; ++n) {
-            CHECK(count(schedule_svg(ring::all_reduce(n), ""), "</svg>") == 1);
-            CHECK(count(schedule_svg(recursive_halving_doubling::all_reduce(n), ""), "</svg>") == 1);
+            CHECK(count_of(schedule_svg(ring::all_reduce(n), ""), "</svg>") == 1);
+            CHECK(count_of(schedule_svg(recursive_halving_doubling::all_reduce(n), ""), "</svg>") == 1);
             for (int root = 0; root < n; ++root)
-                CHECK(count(schedule_svg(binomial_tree::gather(n, root), ""), "class=\"copies\"") == (n > 1 ? n : 0));
+                CHECK(count_of(schedule_svg(binomial_tree::gather(n, root), ""), "class=\"copies\"") ==
+                      (n > 1 ? n : 0));
         }
     }
 
@@ -76,7 +73,7 @@ TEST_SUITE("schedule/draw") {
             mutants::each(oracle::table(s), [&](oracle::table const& broken, mutants::mutation, int, int) {
                 auto const found = verify(collective::all_reduce, broken);
                 auto const picture = schedule_svg(broken, s.name, found);
-                if (count(picture, "not proved") != (found.ok() ? 0 : 1) || count(picture, "</svg>") != 1)
+                if (count_of(picture, "not proved") != (found.ok() ? 0 : 1) || count_of(picture, "</svg>") != 1)
                     FAIL_CHECK(picture);
             });
     }
@@ -88,16 +85,18 @@ TEST_SUITE("schedule/draw") {
         auto const found = verify(collective::all_reduce, endless);
         REQUIRE(found.fault == schedule_fault::deadlock);
         auto const picture = schedule_svg(endless, "endless", found);
-        CHECK(count(picture, "not proved: it deadlocks") == 1);
-        CHECK(count(picture, "<rect class=\"wrong\"") == 1 + 1);
-        CHECK(count(picture, "<line class=\"wrong\"") == 1);
-        CHECK(count(picture, "class=\"copies\"") == 1 + 1); // the other rank is stuck, and not drawn
+        CHECK(count_of(picture, "not proved: it deadlocks") == 1);
+        CHECK(count_of(picture, "<rect class=\"wrong\"") == 1 + 1);
+        CHECK(count_of(picture, "<line class=\"wrong\"") == 1);
+        CHECK(count_of(picture, "class=\"copies\"") == 1 + 1); // the other rank is stuck, and not drawn
 
         auto const nowhere =
             of_two([](int, int, int) -> collective_step { return {step_kind::copy, 0, {5, 1, 1, 9}, 7}; });
-        CHECK(count(schedule_svg(nowhere, "", verify(collective::all_reduce, nowhere)), "not proved: it names") == 1);
+        CHECK(count_of(schedule_svg(nowhere, "", verify(collective::all_reduce, nowhere)), "not proved: it names") ==
+              1);
         auto const lazy = of_two([](int, int, int) -> collective_step { return {}; });
-        CHECK(count(schedule_svg(lazy, "", verify(collective::all_reduce, lazy)), "not proved: it ends without") == 1);
+        CHECK(count_of(schedule_svg(lazy, "", verify(collective::all_reduce, lazy)), "not proved: it ends without") ==
+              1);
     }
 }
 

@@ -11,6 +11,7 @@
 #include <trireme/schedule/verify.hpp>
 
 #include <support/compare.hpp>
+#include <support/host_collectives.hpp>
 
 #include <doctest/doctest.h>
 
@@ -22,27 +23,10 @@
 
 namespace schedule_messages_test {
 using namespace trireme;
-
-template<class T>
-using buffers = std::vector<std::vector<T>>; // by rank
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-/// Numbers so unlike that another order of addition gives other bits; sums of integers stay in range.
-template<class T>
-buffers<T> inputs(int ranks, std::size_t elements) {
-    std::mt19937 random(17);
-    buffers<T> all(index(ranks), std::vector<T>(elements));
-    for (auto& of_rank : all)
-        for (auto& x : of_rank) {
-            auto const bits = random();
-            if constexpr (std::is_integral_v<T>)
-                x = static_cast<T>(bits % 100000) - 50000;
-            else
-                x = static_cast<T>(static_cast<double>(bits) / static_cast<double>(1u << (bits % 25)) - 1e6);
-        }
-    return all;
-}
+using test_host_collectives::buffers;
+using test_host_collectives::index;
+using test_host_collectives::inputs;
+using test_support::same_bits;
 
 template<class T>
 T poison() {
@@ -52,26 +36,10 @@ T poison() {
         return std::numeric_limits<T>::quiet_NaN();
 }
 
-using test_support::same_bits;
-
-/// The schedule as it is described, in place: every step reads its peers' buffers.
+/// Every rank's buffer after the schedule.
 template<class T>
-buffers<T> pulled(schedule const& s, buffer_cut const& cut, buffers<T> data) {
-    detail::play<int>(s, [&](int rank, int, collective_step const& step, int ready) {
-        for (int j = 0; reads(step.kind) && j < step.chunk.count; ++j) {
-            auto const piece = cut.at(s.place(step.chunk.at(j, s.chunks)));
-            for (auto e = piece.begin; e < piece.end; ++e) {
-                auto& own = data[index(rank)][e];
-                for (int k = 0; k < step.sources.count; ++k) {
-                    auto const theirs = data[index(step.sources.at(k, s.ranks))][e];
-                    own = step.kind == step_kind::reduce ? own + theirs : theirs;
-                }
-                for (int k = 0; k < step.destinations.count; ++k)
-                    data[index(step.destinations.at(k, s.ranks))][e] = own;
-            }
-        }
-        return ready;
-    });
+buffers<T> pulled(schedule const& s, buffers<T> data) {
+    test_host_collectives::pull(s, {0, data[0].size()}, data);
     return data;
 }
 
@@ -234,7 +202,7 @@ void compare(schedule const& s, std::size_t elements) {
     CAPTURE(elements);
     buffer_cut const cut{elements, sizeof(T), s.chunks};
     auto const in = inputs<T>(s.ranks, elements);
-    auto const wanted = pulled(s, cut, in);
+    auto const wanted = pulled(s, in);
     auto const all = messages_of(s);
     for (bool const in_place : {true, false}) {
         if (s.ranks == 1 && !in_place) continue; // nothing moves, not even to the output
@@ -259,7 +227,7 @@ bool right(schedule const& s, message_schedule const& all, std::vector<program> 
     auto const in = inputs<float>(s.ranks, elements);
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
         group<float> g(all, programs, cut, s, in, true);
-        if (g.run(seed) != ending::complete || !same_bits(g.out(), pulled(s, cut, in))) return false;
+        if (g.run(seed) != ending::complete || !same_bits(g.out(), pulled(s, in))) return false;
     }
     return true;
 }

@@ -65,20 +65,6 @@ inline std::uint64_t hash_of(open_program const& p, std::uint64_t before) {
     return h;
 }
 
-/// The room holds the tasks of the step.
-inline step_program built(schedule_choice const& s, step_shape const& shape, std::vector<step_task>& room) {
-    room.resize(step_capacity(s, shape));
-    return build_step(s, shape, room);
-}
-
-/// An evaluation goes with each step; the room holds its tasks.
-inline step_program evaluation(schedule_choice const& s, step_shape const& shape, std::vector<step_task>& room) {
-    std::vector<step_task> of_step;
-    auto const step = built(s, shape, of_step);
-    room.resize(step_capacity(s, {shape.roles, 2}));
-    return build_evaluation(s, step, room);
-}
-
 /// A step leaves these numbers if its stages have these sums of gradients: the parameters, slice by slice of each
 /// stage, and the number that the roles share after their meetings.
 inline std::vector<std::uint64_t> updated_by(step_program const& p, std::vector<std::uint64_t> const& sums) {

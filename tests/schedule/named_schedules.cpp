@@ -3,6 +3,7 @@
 #include <trireme/schedules.hpp>
 
 #include <doctest/doctest.h>
+#include <support/messages.hpp>
 
 #include <set>
 #include <string>
@@ -38,14 +39,6 @@ bool alike(schedule_choice const& a, schedule_choice const& b) {
             if (a.slots(roles, micro_batches) != b.slots(roles, micro_batches)) return false;
         }
     return true;
-}
-
-std::string refusal(std::string_view name) {
-    try {
-        return schedule_named(name).name;
-    } catch (usage_error const& e) {
-        return e.what();
-    }
 }
 
 // the compiler can do it as well
@@ -116,7 +109,7 @@ TEST_SUITE("schedule/named_schedules") {
                                             ":2",
                                             "zero_bubble"}) {
             CAPTURE(name);
-            CHECK(refusal(name) ==
+            CHECK(test_support::refusal([&] { (void)schedule_named(name); }) ==
                   "there is no schedule '" + std::string(name) + "'; choose one of " + schedule_names());
         }
     }

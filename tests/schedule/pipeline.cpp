@@ -15,8 +15,9 @@
 #include <doctest/doctest.h>
 
 #include <schedule/naive_steps.hpp>
-#include <schedule/own_schedules.hpp>
+#include <support/built_step.hpp>
 #include <support/numbers.hpp>
+#include <support/own_schedules.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -30,6 +31,8 @@ namespace schedule_pipeline_test {
 using namespace trireme;
 using namespace own_schedules;
 using namespace naive_steps;
+using test_support::built_evaluation;
+using test_support::built_step;
 
 namespace {
 
@@ -49,11 +52,6 @@ static_assert(verify(static_step<too_early, 2, 2>::program).fault == program_fau
 static_assert(verify(static_step<backwards_in_turn, 2, 3>::program).fault == program_fault::sum_order);
 static_assert(verify(static_step<forgets_one, 2, 3>::program).fault == program_fault::mismatch);
 
-template<class S>
-step_program built(step_shape const& shape, std::vector<step_task>& room) {
-    return naive_steps::built(S{}, shape, room);
-}
-
 } // namespace
 
 TEST_SUITE("schedule/pipeline") {
@@ -64,8 +62,8 @@ TEST_SUITE("schedule/pipeline") {
                 for (int replicas : {1, 3}) {
                     CAPTURE(roles);
                     CAPTURE(m);
-                    std::vector<step_task> room;
-                    auto const p = built<S>({roles, m, replicas, 2, replicas == 3 && m % 2 == 0}, room);
+                    built_step const step(S{}, {roles, m, replicas, 2, replicas == 3 && m % 2 == 0});
+                    auto const& p = step.program;
                     for (auto const& by : {by_counters, by_messages}) {
                         auto const v = verify(p, by);
                         CAPTURE(std::string(describe(v.fault)));
@@ -74,8 +72,8 @@ TEST_SUITE("schedule/pipeline") {
                         CHECK(v.ok());
                         CHECK(computes(p, by));
                     }
-                    std::vector<step_task> room_for_evaluation;
-                    auto const e = evaluation(S{}, {roles, m, replicas, 2}, room_for_evaluation);
+                    built_evaluation const evaluation(S{}, built_step(S{}, {roles, m, replicas, 2}).program);
+                    auto const& e = evaluation.program;
                     CHECK(e.shape.micro_batches == (roles * S::chunks == 1 ? 1 : 2));
                     for (int r = 0; r < roles; ++r) CHECK(e.frames[r] <= p.frames[r]);
                     for (auto const& by : {by_counters, by_messages}) {
@@ -88,34 +86,28 @@ TEST_SUITE("schedule/pipeline") {
     }
 
     TEST_CASE("how moves are carried out is part of the proof") {
-        std::vector<step_task> room;
-        auto const p = built<interleaved<2>>({4, 8, 1, 1}, room);
-        CHECK(verify(p, by_counters).ok());
-        CHECK(verify(p, by_rendezvous).fault == program_fault::deadlock);
-        auto const straight = built<one_f_one_b>({4, 8, 1, 1}, room);
-        CHECK(verify(straight, by_rendezvous).ok());
+        built_step const in_turns(interleaved<2>{}, {4, 8}), straight(one_f_one_b{}, {4, 8});
+        CHECK(verify(in_turns.program, by_counters).ok());
+        CHECK(verify(in_turns.program, by_rendezvous).fault == program_fault::deadlock);
+        CHECK(verify(straight.program, by_rendezvous).ok());
     }
 
     TEST_CASE("wrong schedules are refused where they go wrong") {
-        std::vector<step_task> room;
-        auto const early = verify(built<too_early>({3, 2, 1, 1}, room));
-        CHECK(early.fault == program_fault::order);
-        auto const waiting = verify(built<impatient>({3, 4, 1, 1}, room));
+        auto const verdict = [](schedule_choice const& s, int roles, int micro_batches) {
+            return verify(built_step(s, {roles, micro_batches}).program);
+        };
+        CHECK(verdict(too_early{}, 3, 2).fault == program_fault::order);
+        auto const waiting = verdict(impatient{}, 3, 4);
         CHECK(waiting.fault == program_fault::deadlock);
         CHECK(waiting.role == 0);
-        CHECK(verify(built<backwards_in_turn>({1, 3, 1, 1}, room)).fault == program_fault::sum_order);
-        CHECK(verify(built<forgets_one>({1, 3, 1, 1}, room)).fault == program_fault::incomplete);
+        CHECK(verdict(backwards_in_turn{}, 1, 3).fault == program_fault::sum_order);
+        CHECK(verdict(forgets_one{}, 1, 3).fault == program_fault::incomplete);
     }
 
     TEST_CASE("schedules that name what does not exist are refused, and built without touching it") {
-        auto const fault_of = [](schedule_choice const& s, int roles, int micro_batches) {
-            step_shape const shape{roles, micro_batches};
-            std::vector<step_task> room(step_capacity(s, shape));
-            return verify(build_step(s, shape, room));
-        };
-        auto const expect = [&](schedule_choice const& s, program_fault fault, int role) {
+        auto const expect = [](schedule_choice const& s, program_fault fault, int role) {
             CAPTURE(s.name);
-            auto const v = fault_of(s, 3, 4);
+            auto const v = verify(built_step(s, {3, 4}).program);
             CHECK(v.fault == fault);
             CHECK(v.role == role);
         };
@@ -126,13 +118,13 @@ TEST_SUITE("schedule/pipeline") {
         expect(stages_from<0, 0>{}, program_fault::out_of_range, 1);
         expect(one_stage_twice{}, program_fault::out_of_range, 0);
         expect(only_forward{}, program_fault::twice, 0);
-        CHECK(fault_of(stages_from<0>{}, 3, 4).ok());
+        CHECK(verify(built_step(stages_from<0>{}, {3, 4}).program).ok());
         static_assert(verify(static_step<from_one, 2, 3>::program).fault == program_fault::out_of_range);
         static_assert(verify(static_step<stages_from<5>, 2, 3>::program).fault == program_fault::out_of_range);
     }
     TEST_CASE("values that arrive in a frame that is in use are refused there") {
-        std::vector<step_task> room, storage;
-        open_program p(built<gpipe>({2, 2, 1, 1}, room));
+        std::vector<step_task> storage;
+        open_program p(built_step(gpipe{}, {2, 2}).program);
         auto& list = p.lists[1]; // receive 0, forward 0, receive 1, forward 1, ...
         REQUIRE((list[2].kind == task_kind::move && list[2].moves[0].place == 1));
         list[2].moves[0].place = 0;
@@ -142,8 +134,8 @@ TEST_SUITE("schedule/pipeline") {
     }
 
     TEST_CASE("one device trains micro-batch by micro-batch; replicas add slice by slice, the last one first") {
-        std::vector<step_task> room;
-        auto const p = built<one_f_one_b>({1, 3, 2, 2}, room);
+        built_step const step(one_f_one_b{}, {1, 3, 2, 2});
+        auto const& p = step.program;
         auto const list = p.list(0);
         REQUIRE(list.size() == 6);
         for (std::size_t m = 0; m < 3; ++m)
@@ -156,8 +148,8 @@ TEST_SUITE("schedule/pipeline") {
     }
 
     TEST_CASE("norms are measured when all slices have been added, and before any is updated") {
-        std::vector<step_task> room;
-        auto const p = built<gpipe>({2, 2, 2, 2, false, true}, room);
+        built_step const step(gpipe{}, {2, 2, 2, 2, false, true});
+        auto const& p = step.program;
         CHECK(verify(p).ok());
         for (int role = 0; role < 2; ++role) {
             auto const list = p.list(role);
@@ -175,9 +167,9 @@ TEST_SUITE("schedule/pipeline") {
     }
 
     TEST_CASE("tied gradients are added before a norm is measured; what was updated is copied where stages are apart") {
-        std::vector<step_task> room;
-        auto const kinds = [&](step_shape const& shape) {
-            auto const p = built<gpipe>(shape, room);
+        auto const kinds = [](step_shape const& shape) {
+            built_step const step(gpipe{}, shape);
+            auto const& p = step.program;
             CHECK(verify(p).ok());
             std::vector<task_kind> tail;
             for (auto const& t : p.list(0).subspan(p.tail[0])) tail.push_back(t.kind);
@@ -188,31 +180,30 @@ TEST_SUITE("schedule/pipeline") {
         CHECK(kinds({2, 2, 2, 1, false, true, 1, true}) == list{task_kind::collective, task_kind::add_tied,
                                                                 task_kind::measure, task_kind::update,
                                                                 task_kind::copy_tied});
-        auto const p = built<gpipe>({2, 2, 1, 1, false, true, 1, true}, room);
+        built_step const step(gpipe{}, {2, 2, 1, 1, false, true, 1, true});
         std::vector<step_task> storage;
         for (std::size_t behind = 1; behind <= 4; ++behind) { // without copy_tied, update, measure, add_tied
             CAPTURE(behind);
-            open_program without(p);
+            open_program without(step.program);
             without.lists[1].erase(without.lists[1].end() - static_cast<std::ptrdiff_t>(behind));
             CHECK_FALSE(verify(without.closed(storage)).ok());
         }
     }
 
     TEST_CASE("a program prints as a table") {
-        std::vector<step_task> room;
-        CHECK(table_of(built<one_f_one_b>({1, 1, 1, 2, false, true}, room)) ==
+        CHECK(table_of(built_step(one_f_one_b{}, {1, 1, 1, 2, false, true}).program) ==
               "role 0: 1 frame\n"
               "  0   train             micro-batch 0, stage 0, frame 0\n"
               "  1   measure           slices 0 to 1\n"
               "  2   update            slices 0 to 1\n");
-        CHECK(table_of(built<one_f_one_b>({1, 2, 2, 1}, room)) ==
+        CHECK(table_of(built_step(one_f_one_b{}, {1, 2, 2, 1}).program) ==
               "role 0: 1 frame\n"
               "  0   train             micro-batch 0, stage 0, frame 0\n"
               "  1   train             micro-batch 1, stage 0, frame 0\n"
               "  2   collective        slice 0\n"
               "  3   update            slice 0\n");
         CHECK(
-            table_of(built<one_f_one_b>({2, 1, 2, 2, true}, room)) ==
+            table_of(built_step(one_f_one_b{}, {2, 1, 2, 2, true}).program) ==
             "role 0: 1 frame\n"
             "  0   forward           micro-batch 0, stage 0, frame 0\n"
             "  1   move              sends values of micro-batch 0 to role 1, receives gradients of micro-batch 0 from "
@@ -230,21 +221,20 @@ TEST_SUITE("schedule/pipeline") {
     }
 
     TEST_CASE("frames and time are those of the papers") {
-        std::vector<step_task> room;
         for (int p = 1; p <= 8; ++p)
             for (int m : {1, 2, 7, 16}) {
                 CAPTURE(p);
                 CAPTURE(m);
-                auto const one = built<one_f_one_b>({p, m, 1, 1}, room);
+                built_step const straight(one_f_one_b{}, {p, m}), at_once(gpipe{}, {p, m});
+                auto const &one = straight.program, &all = at_once.program;
                 for (int r = 0; r < p; ++r) CHECK(one.frames[r] == std::min(m, p - r));
                 CHECK(step_span(one) == 3.0 * (m + p - 1));
                 CHECK(bubble_fraction(one) == doctest::Approx(static_cast<double>(p - 1) / (m + p - 1)));
-                auto const all = built<gpipe>({p, m, 1, 1}, room);
                 for (int r = 0; r < p; ++r) CHECK(all.frames[r] == m);
                 CHECK(step_span(all) == 3.0 * (m + p - 1));
             }
-        auto const round = built<interleaved<3>>({4, 16, 1, 1}, room);
-        CHECK(step_span(round) == 9.0 * 16 + 3.0 * 3); // each stage is a third as long
+        CHECK(step_span(built_step(interleaved<3>{}, {4, 16}).program) ==
+              9.0 * 16 + 3.0 * 3); // each stage is a third as long
     }
 
     TEST_CASE("files whose cells change places are refused, or compute the same bits in any order") {
@@ -255,9 +245,8 @@ TEST_SUITE("schedule/pipeline") {
         for (schedule_choice const& s : {schedule_choice(one_f_one_b{}), schedule_choice(interleaved<2>{}),
                                          schedule_choice(zero_bubble_h1{}), schedule_choice(zero_bubble_v{})})
             for (int i = 0; i < 600; ++i) {
-                std::vector<step_task> room(step_capacity(s, {3, 3}));
                 auto const cells = i % 2 == 0 ? schedule_cells::compute : schedule_cells::compute_and_moves;
-                std::istringstream text(schedule_csv(build_step(s, {3, 3}, room), cells));
+                std::istringstream text(schedule_csv(built_step(s, {3, 3}).program, cells));
                 std::string changed, line, cell;
                 auto const role = below(3);
                 for (std::size_t r = 0; std::getline(text, line); ++r) {
@@ -272,8 +261,8 @@ TEST_SUITE("schedule/pipeline") {
                 }
                 CAPTURE(changed);
                 auto const orders = parse_schedule_csv(changed, s.name);
-                std::vector<step_task> place(step_capacity(orders, orders.shape()));
-                auto const p = build_step(orders, orders.shape(), place);
+                built_step const step(orders);
+                auto const& p = step.program;
                 for (auto const& by : {by_counters, by_messages}) {
                     bool const ok = verify(p, by).ok();
                     ++(ok ? proved_ones : refused);

@@ -4,38 +4,26 @@
 
 #include <trireme/schedules.hpp>
 
-#include <data/files.hpp>
-#include <data/hostile.hpp>
 #include <doctest/doctest.h>
+#include <support/built_step.hpp>
+#include <support/damaged_files.hpp>
+#include <support/files.hpp>
 #include <support/messages.hpp>
 
 #include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace schedule_pipeline_csv_test {
 using namespace trireme;
+using test_support::built_step;
 using test_support::says;
 
 namespace {
 
 constexpr auto compute = schedule_cells::compute, with_moves = schedule_cells::compute_and_moves,
                with_waits = schedule_cells::compute_moves_and_waits;
-
-/// A step and what it consists of.
-struct built_step {
-    std::vector<step_task> room;
-    step_program program;
-
-    template<class Schedule>
-    built_step(Schedule const& s, step_shape const& shape)
-        : room(step_capacity(s, shape)), program(build_step(s, shape, room)) {}
-    explicit built_step(schedule_orders const& s) : built_step(s, s.shape()) {}
-    built_step(built_step const&) = delete;
-    built_step& operator=(built_step const&) = delete;
-};
 
 schedule_orders parsed(std::string_view text) { return parse_schedule_csv(text, "some.csv"); }
 
@@ -57,18 +45,9 @@ schedule_choice const built_in[] = {gpipe{},
                                     v_min{},
                                     dual_pipe_v{}};
 
-/// The message and the byte of the data_error for a text that is refused.
-struct refusal {
-    std::string what = "not refused";
-    std::uint64_t byte = 0;
-};
-refusal refusal_of(std::string_view text) {
-    try {
-        (void)parsed(text);
-    } catch (data_error const& e) {
-        return {e.what(), e.offset()};
-    }
-    return {};
+/// The data_error for a text that is refused.
+test_support::fault refusal_of(std::string_view text) {
+    return test_support::fault_of([&] { (void)parsed(text); });
 }
 
 // What PyTorch 2.15.0's schedules dump (`_dump_csv`), of two ranks with two stages each.

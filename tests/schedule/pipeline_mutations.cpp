@@ -5,9 +5,10 @@
 #include <doctest/doctest.h>
 
 #include <schedule/naive_steps.hpp>
-#include <schedule/own_schedules.hpp>
 #include <support/built_in_schedules.hpp>
+#include <support/built_step.hpp>
 #include <support/numbers.hpp>
+#include <support/own_schedules.hpp>
 #include <support/sanitizers.hpp>
 #include <support/seed.hpp>
 
@@ -29,8 +30,10 @@ namespace pipeline_mutations_test {
 using namespace trireme;
 using namespace own_schedules;
 using namespace naive_steps;
+using test_support::built_evaluation;
 using test_support::built_in_schedule;
 using test_support::built_in_schedules;
+using test_support::built_step;
 
 namespace {
 
@@ -338,7 +341,7 @@ struct tally {
 class subject {
 public:
     subject(schedule_choice const& s, step_shape const& shape, bool evaluates)
-        : evaluates_(evaluates), original_(evaluates ? evaluation(s, shape, room_) : built(s, shape, room_)),
+        : evaluates_(evaluates), original_(opened(built_step(s, shape).program, s, evaluates)),
           wanted_(expected(original_.closed(storage_), evaluates)) {
         std::ostringstream text;
         text << s.name << " on " << shape.roles << " roles, " << shape.micro_batches << " micro-batches, "
@@ -402,7 +405,11 @@ public:
     }
 
 private:
-    std::vector<step_task> room_, storage_;
+    static open_program opened(step_program const& step, schedule_choice const& s, bool evaluates) {
+        return open_program(evaluates ? built_evaluation(s, step).program : step);
+    }
+
+    std::vector<step_task> storage_;
     bool evaluates_;
     open_program original_;
     std::vector<std::uint64_t> wanted_;

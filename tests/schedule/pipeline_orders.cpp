@@ -5,25 +5,21 @@
 #include <trireme/schedules.hpp>
 
 #include <doctest/doctest.h>
+#include <support/built_step.hpp>
 #include <support/messages.hpp>
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 namespace schedule_pipeline_orders_test {
 using namespace trireme;
+using test_support::built_evaluation;
+using test_support::built_step;
+using test_support::orders_of;
 using test_support::refusal;
 using test_support::says;
 
 namespace {
-
-/// The orders of a schedule of ours.
-schedule_orders orders_of(schedule_choice const& s, int roles, int micro_batches,
-                          schedule_cells cells = schedule_cells::compute) {
-    std::vector<step_task> room(step_capacity(s, {roles, micro_batches}));
-    return parse_schedule_csv(schedule_csv(build_step(s, {roles, micro_batches}, room), cells), s.name);
-}
 
 /// Schedule: role 1 goes back five times before role 0, which is still forward, takes the first gradient.
 template<int Slots>
@@ -55,15 +51,14 @@ TEST_SUITE("schedule/pipeline_orders") {
                                            {3, 6, 1, 1, false, true},
                                            {3, 12, 2, 1, false, false, 2}}) {
                 auto const orders = orders_of(s, 3, 6);
-                std::vector<step_task> of_ours(step_capacity(s, shape)), of_orders(step_capacity(orders, shape));
-                auto const ours = build_step(s, shape, of_ours), step = build_step(orders, shape, of_orders);
+                built_step const of_ours(s, shape), of_orders(orders, shape);
+                auto const &ours = of_ours.program, &step = of_orders.program;
                 CHECK(std::string(step.schedule) == s.name);
                 CHECK(verify(step).ok());
                 CHECK(std::equal(step.all.begin(), step.all.end(), ours.all.begin(), ours.all.end()));
-                std::vector<step_task> of_evaluation(step_capacity(orders, shape));
-                auto const evaluation = build_evaluation(orders, step, of_evaluation);
-                CHECK(verify_evaluation(evaluation).ok());
-                CHECK(evaluation.all.size() <= of_evaluation.size());
+                built_evaluation const evaluation(orders, step);
+                CHECK(verify_evaluation(evaluation.program).ok());
+                CHECK(evaluation.program.all.size() <= evaluation.room.size());
             }
     }
 
@@ -71,10 +66,9 @@ TEST_SUITE("schedule/pipeline_orders") {
         auto const orders = orders_of(zero_bubble_v{}, 4, 8, schedule_cells::compute_and_moves);
         CHECK(orders.has_moves());
         for (step_shape const shape : {step_shape{4, 8}, {4, 16, 3, 2, false, true, 2}}) {
-            std::vector<step_task> room(step_capacity(orders, shape));
-            auto const step = build_step(orders, shape, room);
-            CHECK(step.all.size() <= room.size());
-            CHECK(verify(step).ok());
+            built_step const step(orders, shape);
+            CHECK(step.program.all.size() <= step.room.size());
+            CHECK(verify(step.program).ok());
         }
         auto const derived = orders.without_moves();
         CHECK_FALSE(derived.has_moves());
@@ -87,11 +81,10 @@ TEST_SUITE("schedule/pipeline_orders") {
 
     TEST_CASE("a step of another shape is refused, with both") {
         auto const orders = orders_of(gpipe{}, 2, 4);
-        std::vector<step_task> room(1000);
         for (step_shape const shape : {step_shape{3, 4}, {2, 5}, {2, 8}, {2, 4, 1, 1, false, false, 2}})
-            CHECK(says(refusal([&] { (void)build_step(orders, shape, room); }),
+            CHECK(says(refusal([&] { built_step const step(orders, shape); }),
                        {"schedule gpipe is for 2 roles and 4 micro-batches", "shape of the schedule"}));
-        CHECK_NOTHROW((void)build_step(orders, {2, 8, 1, 1, false, false, 2}, room));
+        CHECK_NOTHROW(built_step(orders, {2, 8, 1, 1, false, false, 2}));
     }
 
     TEST_CASE("a role has as many slots for gradients as its order needs, and no more") {
@@ -110,15 +103,13 @@ TEST_SUITE("schedule/pipeline_orders") {
         };
         auto const orders = late(false);
         CHECK(orders.slots() == 5);
-        std::vector<step_task> room(step_capacity(orders, orders.shape()));
-        CHECK(verify(build_step(orders, orders.shape(), room)).ok());
-        std::vector<step_task> more_room(step_capacity(late_orders<4>{}, orders.shape()));
-        CHECK(verify(build_step(late_orders<5>{}, orders.shape(), more_room)).ok());
-        CHECK(verify(build_step(late_orders<4>{}, orders.shape(), more_room)).fault == program_fault::deadlock);
+        CHECK(verify(built_step(orders).program).ok());
+        CHECK(verify(built_step(late_orders<5>{}, orders.shape()).program).ok());
+        CHECK(verify(built_step(late_orders<4>{}, orders.shape()).program).fault == program_fault::deadlock);
         // where no number helps, what is reported is not the slots
         auto const refused = late(true);
         CHECK(refused.slots() == 10);
-        CHECK(verify(build_step(refused, refused.shape(), room)).fault == program_fault::sum_order);
+        CHECK(verify(built_step(refused).program).fault == program_fault::sum_order);
     }
 }
 

@@ -5,25 +5,25 @@
 #include <trireme/schedule/pipeline/csv.hpp>
 
 #include <doctest/doctest.h>
-#include <schedule/own_schedules.hpp>
+#include <support/built_step.hpp>
 #include <support/messages.hpp>
+#include <support/own_schedules.hpp>
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace schedule_pipeline_print_test {
 using namespace trireme;
 using namespace own_schedules;
+using test_support::built_step;
 using test_support::has;
 
 namespace {
 
 std::string lists_of(std::string_view csv, lowering const& by = by_counters) {
     auto const orders = parse_schedule_csv(csv, "some.csv");
-    std::vector<step_task> room(step_capacity(orders, orders.shape()));
-    auto const step = build_step(orders, orders.shape(), room);
-    return marked_lists(step, verify(step, by), by);
+    built_step const step(orders);
+    return marked_lists(step.program, verify(step.program, by), by);
 }
 
 } // namespace
@@ -57,8 +57,8 @@ TEST_SUITE("schedule/pipeline_print") {
                                    "     role 0\n"
                                    "     0 0F0\n"
                                    "  >> 1 update\n");
-        std::vector<step_task> room(step_capacity(schedule_choice(gpipe{}), {1, 1}));
-        auto step = build_step(gpipe{}, {1, 1}, room);
+        built_step const whole(gpipe{}, {1, 1});
+        auto step = whole.program;
         --step.begin[1]; // no update
         CHECK(
             marked_lists(step, verify(step)) ==
@@ -104,9 +104,8 @@ TEST_SUITE("schedule/pipeline_print") {
     }
 
     TEST_CASE("schedules of users are shown like files") {
-        std::vector<step_task> room(step_capacity(schedule_choice(backwards_in_turn{}), {2, 3}));
-        auto const step = build_step(backwards_in_turn{}, {2, 3}, room);
-        auto const text = marked_lists(step, verify(step));
+        built_step const step(backwards_in_turn{}, {2, 3});
+        auto const text = marked_lists(step.program, verify(step.program));
         CHECK(has(text, "adds gradients in another order than that of the micro-batches, role 1, task "));
         CHECK(has(text, ": backward of micro-batch 2 in stage 1\n"));
     }

@@ -5,17 +5,19 @@
 #include <doctest/doctest.h>
 
 #include <schedule/published_bubbles.hpp>
+#include <support/built_step.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <set>
 #include <string>
-#include <vector>
 
 // The built-in schedules: each is proved for all small shapes, and has the price and the memory of its paper.
 namespace pipeline_schedules_test {
 using namespace trireme;
+using test_support::built_evaluation;
+using test_support::built_step;
 
 namespace {
 
@@ -32,13 +34,8 @@ static_assert(step_span(static_step<zero_bubble_h1, 3, 5>::program) == 3 * 5 + 2
 static_assert(step_span(static_step<one_f_one_b, 3, 5>::program, {1, 1, 1, 2}) == 3 * (5 + 2) + 2 * 2 * 2 + 8);
 
 template<class S>
-struct built {
-    std::vector<step_task> room;
-    step_program program;
-
-    built(int roles, int micro_batches, int replicas = 1)
-        : room(step_capacity(S{}, {roles, micro_batches, replicas})),
-          program(build_step(S{}, {roles, micro_batches, replicas}, room)) {}
+struct built : built_step {
+    built(int roles, int micro_batches, int replicas = 1) : built_step(S{}, {roles, micro_batches, replicas}) {}
 
     int frames(int role) const { return program.frames[role]; }
     int most_frames() const {
@@ -154,8 +151,7 @@ TEST_SUITE("schedule/pipeline_schedules") {
         "the evaluation of a schedule that has written nothing is refused, too, and does not divide by its frames") {
         built<dual_pipe_v> const step(2, 3);
         CHECK(step.most_frames() == 0);
-        std::vector<step_task> room(step_capacity(dual_pipe_v{}, {2, 2}));
-        CHECK(!verify_evaluation(build_evaluation(dual_pipe_v{}, step.program, room)).ok());
+        CHECK(!verify_evaluation(built_evaluation(dual_pipe_v{}, step.program).program).ok());
     }
 
     TEST_CASE_TEMPLATE("searched schedules are training steps, within their frames", S, zero_bubble_auto<1, 1, 1, 0, 1>,

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 #include <support/built_in_schedules.hpp>
+#include <support/built_step.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -23,22 +24,12 @@
 namespace predicted_step_test {
 using namespace trireme;
 using test_support::built_in_schedules;
+using test_support::built_step;
 
 namespace {
 
 /// Seconds of an update, in all traces.
 constexpr double update_seconds = 3;
-
-struct built {
-    std::vector<step_task> room;
-    step_program program;
-
-    built(schedule_choice const& s, int roles, int micro_batches) : built(s, step_shape{roles, micro_batches}) {}
-    built(schedule_choice const& s, step_shape const& shape)
-        : room(step_capacity(s, shape)), program(build_step(s, shape, room)) {}
-    built(built const&) = delete;
-    built& operator=(built const&) = delete;
-};
 
 /// A step as an executor traces it: every task begins when the one before it has ended, and a task that computes has
 /// its wait for the place that it writes to inside. `times(kind, stage)` is asked for each task in turn; `span` becomes
@@ -116,7 +107,7 @@ TEST_SUITE("schedule/predicted_step") {
                         CAPTURE(roles);
                         CAPTURE(micro_batches);
                         CAPTURE(passes);
-                        built const step(of.schedule, {roles, micro_batches, 1, 1, false, false, passes});
+                        built_step const step(of.schedule, {roles, micro_batches, 1, 1, false, false, passes});
                         auto const counted = places_of(step.program);
                         for (std::size_t r = 0; r < counted.size(); ++r) {
                             CAPTURE(r);
@@ -136,7 +127,7 @@ TEST_SUITE("schedule/predicted_step") {
         for (auto const& choice : {schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_v{}),
                                    schedule_choice(interleaved<2>{}), schedule_choice(gpipe{})}) {
             CAPTURE(choice.name);
-            built const step(choice, 4, 8);
+            built_step const step(choice, {4, 8});
             auto const& p = step.program;
             std::map<std::tuple<int, bool, int>, double> computed; // stage, gradient, micro-batch
             std::size_t taken = 0, receives = 0;
@@ -174,7 +165,7 @@ TEST_SUITE("schedule/predicted_step") {
                     CAPTURE(choice.name);
                     CAPTURE(roles);
                     CAPTURE(micro_batches);
-                    built const step(choice, roles, micro_batches);
+                    built_step const step(choice, {roles, micro_batches});
                     std::vector<stage_times> times(static_cast<std::size_t>(step.program.stage_count()));
                     for (auto& t : times) t = {some(random), some(random), some(random)};
                     auto const of = [&](task_kind kind, int stage) {
@@ -200,7 +191,7 @@ TEST_SUITE("schedule/predicted_step") {
 
     TEST_CASE(
         "the wait for a place is not a task's time: a slow first stage holds up gradients, not their arithmetic") {
-        built const step(gpipe{}, 2, 8);
+        built_step const step(gpipe{}, {2, 8});
         auto const of = [](task_kind kind, int stage) {
             return kind == task_kind::forward ? 1.0 : stage == 0 ? 9.0 : 2.0;
         };
@@ -219,7 +210,7 @@ TEST_SUITE("schedule/predicted_step") {
     TEST_CASE("uneven tasks are replayed as they were, and predicted by their median") {
         std::mt19937_64 random(test_seed());
         std::uniform_real_distribution<double> some(1, 2);
-        built const step(one_f_one_b{}, 2, 8);
+        built_step const step(one_f_one_b{}, {2, 8});
         std::vector<double> spans, replays;
         bench::prediction all(step.program);
         for (int k = 0; k < 5; ++k) {
@@ -245,7 +236,7 @@ TEST_SUITE("schedule/predicted_step") {
     }
 
     TEST_CASE("another program's tasks are refused") {
-        built const step(gpipe{}, 2, 4), other(one_f_one_b{}, 2, 4);
+        built_step const step(gpipe{}, {2, 4}), other(one_f_one_b{}, {2, 4});
         auto const of = [](task_kind, int) { return 1.0; };
         double span = 0;
         auto tasks = traced(other.program, of, span);

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <schedule/naive_steps.hpp>
+#include <support/built_step.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -16,6 +17,7 @@
 namespace published_faults_test {
 using namespace trireme;
 using namespace naive_steps;
+using test_support::built_step;
 
 namespace {
 
@@ -298,8 +300,9 @@ TEST_SUITE("schedule/published_faults") {
         for (auto const& is : reports) {
             CAPTURE(std::string(is.where));
             CAPTURE(std::string(is.what));
-            std::vector<step_task> room, storage;
-            auto const right = built(is.schedule, is.shape, room);
+            built_step const step(is.schedule, is.shape);
+            auto const& right = step.program;
+            std::vector<step_task> storage;
             open_program wrong(right);
             is.change(wrong);
             if (wrong.lists != open_program(right).lists) {
@@ -317,12 +320,11 @@ TEST_SUITE("schedule/published_faults") {
     }
 
     TEST_CASE("transports that carry a transfer each way by itself do not have the faults of one queue") {
-        std::vector<step_task> room;
         for (auto const& s : {schedule_choice(zero_bubble_v{}), schedule_choice(interleaved<2>{})})
             for (auto const& by : {by_counters, by_tagged_messages}) {
-                auto const p = built(s, {4, 8}, room);
-                CHECK(verify(p, by).ok());
-                CHECK(computes(p, by));
+                built_step const step(s, {4, 8});
+                CHECK(verify(step.program, by).ok());
+                CHECK(computes(step.program, by));
             }
     }
 }

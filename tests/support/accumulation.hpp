@@ -3,7 +3,7 @@
 #pragma once
 
 #include <support/networks.hpp>
-#include <trainer/pipelines.hpp>
+#include <support/pipelines.hpp>
 
 #include <trireme/trireme.hpp>
 

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <support/compare.hpp>
+#include <support/networks.hpp>
 
 #include <trireme/trireme.hpp>
 
@@ -20,8 +21,7 @@ inline constexpr std::size_t channels = 2, height = 5, width = 7, values = chann
 using net =
     network<input<channels, height, width>, conv2d<3, kernel<3>>, batch_norm<per_shard>, relu, flatten, linear<4>>;
 template<class Device, class... Policies>
-using any =
-    trainer<net, cross_entropy, sgd, on<mesh<Device, dp<dynamic>>>, reproducible<fixed_tree, dynamic>, Policies...>;
+using any = test_networks::any_replicas<Device, net, cross_entropy, sgd, Policies...>;
 
 /// `N`: bytes, or wide numbers.
 template<class N>

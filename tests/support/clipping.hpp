@@ -23,8 +23,7 @@ using namespace trireme;
 using test_networks::made_up;
 
 template<class Device, class Network, class... Policies>
-using clipped = trainer<Network, cross_entropy, sgd, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
-                        reproducible<fixed_tree, dynamic>, clip_norm, Policies...>;
+using clipped = test_networks::any_stages<Device, Network, cross_entropy, sgd, clip_norm, Policies...>;
 
 /// One step with a largest norm is the step without it, its gradient shortened; weight decay is not clipped. The step
 /// without it is a trainer's of its own, whose weights tell its gradient.

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <support/compare.hpp>
+#include <support/networks.hpp>
 
 #include <trireme/trireme.hpp>
 
@@ -24,8 +25,7 @@ using test_support::same_bits;
 using table_network =
     network<input<6>, linear<16>, batch_norm<per_shard>, relu, linear<12>, hyperbolic_tangent, linear<3>>;
 template<class Loss, class... Policies>
-using any_trainer_with = trainer<table_network, Loss, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
-                                 reproducible<fixed_tree, dynamic>, Policies...>;
+using any_trainer_with = test_networks::any_stages<host, table_network, Loss, adam, Policies...>;
 template<class... Policies>
 using any_trainer = any_trainer_with<mean_squared_error, Policies...>;
 

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <support/compare.hpp>
+#include <support/networks.hpp>
 #include <support/tying.hpp>
 
 #include <trireme/checkpoints.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/files.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +25,7 @@ using test_networks::same_bits;
 /// A trainer on any devices and stages. Its network has all that outlasts a step: tied rows, running statistics,
 /// dropout.
 template<class Device, class Optimizer, class... Policies>
-using any_trainer = trainer<test_tying::several, cross_entropy, Optimizer, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
-                            reproducible<fixed_tree, dynamic>, Policies...>;
+using any_trainer = test_networks::any_stages<Device, test_tying::several, cross_entropy, Optimizer, Policies...>;
 
 struct place {
     int devices = 1, stages = 1;

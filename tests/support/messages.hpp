@@ -6,13 +6,22 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 
-// What tests look for in messages.
+// Words of messages, and the messages of errors that are thrown.
 namespace test_support {
 
 inline bool has(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+/// The number of places at which a part begins in a text.
+inline std::size_t count_of(std::string const& text, std::string const& part) {
+    std::size_t n = 0;
+    for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+}
 
 /// True if a message has all of these parts; tells the one that is missing.
 inline bool says(std::string const& message, std::initializer_list<char const*> parts) {
@@ -39,6 +48,21 @@ std::string text_of_error(F&& f, char const* otherwise = "nothing was thrown") {
 template<class F>
 std::string refusal(F&& f) {
     return text_of_error<trireme::usage_error>(f, "");
+}
+
+/// The message and the byte of the data_error that `f` throws; an empty message if it throws none.
+struct fault {
+    std::string what = {};
+    std::uint64_t byte = 0;
+};
+template<class F>
+fault fault_of(F&& f) {
+    try {
+        f();
+    } catch (trireme::data_error const& e) {
+        return {e.what(), e.offset()};
+    }
+    return {};
 }
 
 } // namespace test_support

@@ -40,6 +40,23 @@ template<class Norm, std::size_t C>
 using halving =
     sequential<residual<sequential<conv3<C, 2>, Norm, relu, conv3<C>, Norm>, conv2d<C, kernel<1>, stride<2>>>, relu>;
 
+/// Residual networks of "Dive into Deep Learning", chapter 8.6, as PyTorch's modules in the book nest and are called:
+/// nn.Sequential(stem, stages of nn.Sequential(Residual, Residual), pooling, flattening, linear), and Residual has the
+/// members conv1, bn1, conv2, bn2 and, if it halves, conv3. Each stage has so many channels.
+namespace as_in_the_book {
+template<std::size_t C, std::size_t S = 1>
+using body = sequential<named<"conv1", conv3<C, S>>, named<"bn1", batch_norm<>>, relu, named<"conv2", conv3<C>>,
+                        named<"bn2", batch_norm<>>>;
+template<std::size_t C>
+using plain = sequential<named<"", residual<body<C>>>, relu>;
+template<std::size_t C>
+using halving = sequential<named<"", residual<body<C, 2>, named<"conv3", conv2d<C, kernel<1>, stride<2>>>>>, relu>;
+template<std::size_t First, std::size_t... Others>
+using resnet =
+    network<input<1, 28, 28>, sequential<conv3<First>, batch_norm<>, relu>, sequential<repeat<2, plain<First>>>,
+            sequential<halving<Others>, plain<Others>>..., global_avg_pool2d, flatten, linear<10>>;
+} // namespace as_in_the_book
+
 /// Every kind of layer, and every kind of residual: alone, repeated, with a shortcut that has weights, and one in
 /// another; functions before the fork, right behind it, and where the ways meet; what is dropped of a flattened image.
 using shard_norm = batch_norm<per_shard>;
@@ -56,10 +73,17 @@ using every_sum = network<input<1, 28, 28>, batch_norm<synchronised>, avg_pool2d
                           relu, repeat<2, plain<batch_norm<synchronised>, 3>>, halving<batch_norm<synchronised>, 4>,
                           global_avg_pool2d, batch_norm<synchronised>, linear<10>>;
 
-/// A trainer whose layout is chosen when it is made.
+/// Trainers whose layout is chosen when they are made: any numbers of replicas, stages and logical shards.
+template<class Device, class Network, class Loss, class Optimizer, class... Policies>
+using any_stages = trainer<Network, Loss, Optimizer, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
+                           reproducible<fixed_tree, dynamic>, Policies...>;
+/// Trainers of one stage, with any numbers of replicas and logical shards.
+template<class Device, class Network, class Loss, class Optimizer, class... Policies>
+using any_replicas =
+    trainer<Network, Loss, Optimizer, on<mesh<Device, dp<dynamic>>>, reproducible<fixed_tree, dynamic>, Policies...>;
+/// Classifiers on the host, of one stage, that choose their strategy, too.
 template<class Network, class Optimizer = sgd, class... Policies>
-using any_layout = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>,
-                           reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>, Policies...>;
+using any_layout = any_replicas<host, Network, cross_entropy, Optimizer, reduce_by<chosen_at_run_time>, Policies...>;
 
 /// `n` made-up images with labels, the same for the same seed; the label can be learnt from the image.
 inline labelled_images made_up(std::size_t n, std::uint64_t seed = 7) {

@@ -25,14 +25,17 @@ inline std::uint64_t seed() {
     return value;
 }
 
+/// T itself, or float for bf16, which is made of one and has no numeric_limits.
+template<class T>
+using register_type = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
 /// n uniform numbers in (-1, 1); `which` tells the arrays of one test apart.
 template<class T>
 std::vector<T> uniform(std::uint32_t which, std::size_t n, double size = 1) {
     trireme::random_stream const random(seed(), trireme::random_purpose::user, which);
     std::vector<T> values(n);
-    using register_type = std::conditional_t<std::is_same_v<T, double>, double, float>; // bf16 is made of a float
     for (std::size_t i = 0; i < n; ++i)
-        values[i] = static_cast<T>(static_cast<register_type>(size * (2 * random.uniform(i) - 1)));
+        values[i] = static_cast<T>(static_cast<register_type<T>>(size * (2 * random.uniform(i) - 1)));
     return values;
 }
 
@@ -50,7 +53,8 @@ std::vector<T> last(std::vector<T> const& values, std::size_t images, std::size_
 /// n numbers that no kernel computes, to see that all are overwritten.
 template<class T>
 std::vector<T> unset(std::size_t n) {
-    return std::vector<T>(n, std::numeric_limits<T>::quiet_NaN());
+    static_assert(!std::is_integral_v<T>);
+    return std::vector<T>(n, static_cast<T>(std::numeric_limits<register_type<T>>::quiet_NaN()));
 }
 
 /// The largest difference of two results over what rounding explains: 1 is the limit, and a NaN counts as infinite.

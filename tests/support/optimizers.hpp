@@ -3,7 +3,7 @@
 #pragma once
 
 #include <support/networks.hpp>
-#include <trainer/pipelines.hpp>
+#include <support/pipelines.hpp>
 
 #include <trireme/trireme.hpp>
 
@@ -22,8 +22,7 @@ using test_networks::made_up;
 using test_pipelines::train;
 
 template<class Optimizer, class Device, class Network, class... Policies>
-using any_optimizer = trainer<Network, cross_entropy, Optimizer, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
-                              reproducible<fixed_tree, dynamic>, Policies...>;
+using any_optimizer = test_networks::any_stages<Device, Network, cross_entropy, Optimizer, Policies...>;
 
 /// Several steps are those that a formula makes of the gradients, which a trainer with sgd tells, from the same
 /// weights. `formula(step, w, g, first, second)`, steps counted from 1, changes a weight and the two numbers kept of

@@ -22,8 +22,7 @@ using test_networks::made_up;
 using test_support::same_bits;
 
 template<class Device, class Network, class... Policies>
-using any_trainer = trainer<Network, cross_entropy, sgd, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
-                            reproducible<fixed_tree, dynamic>, Policies...>;
+using any_trainer = test_networks::any_stages<Device, Network, cross_entropy, sgd, Policies...>;
 template<class Device, class Network, class... Policies>
 using any_model =
     model<Network, on<mesh<Device, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>, Policies...>;
@@ -118,8 +117,7 @@ template<class Device, std::size_t Labels>
 void logits_are_right_or_wrong() {
     CAPTURE(Labels);
     using net = network<input<2>, linear<8>, hyperbolic_tangent, linear<Labels>>;
-    using t = trainer<net, binary_cross_entropy, sgd, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
-                      reproducible<fixed_tree, dynamic>, precision<f64>>;
+    using t = test_networks::any_stages<Device, net, binary_cross_entropy, sgd, precision<f64>>;
     labelled_plane<Labels> const plane(67);
     auto const samples = plane.samples();
     std::vector<double> of_one;

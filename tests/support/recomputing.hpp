@@ -3,8 +3,8 @@
 #pragma once
 
 #include <support/networks.hpp>
+#include <support/pipelines.hpp>
 #include <support/sanitizers.hpp>
-#include <trainer/pipelines.hpp>
 
 #include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>

@@ -99,4 +99,17 @@ std::vector<double> train(Trainer& t) {
     return told;
 }
 
+/// Losses of steps of 40 samples, of more and of fewer, and of tests on them, and all parameters after them.
+template<class Trainer>
+std::vector<double> steps_of_any_size(Trainer& t) {
+    std::vector<double> told;
+    for (std::size_t const n : {40u, 40u, 90u, 11u}) {
+        made_up_table<float> const samples(n, n);
+        told.push_back(t.step(samples).loss);
+        told.push_back(t.evaluate(samples).loss);
+    }
+    for (double const x : t.gather_parameters()) told.push_back(x);
+    return told;
+}
+
 } // namespace test_regression

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <support/built_in_schedules.hpp>
 #include <support/compare.hpp>
+#include <support/networks.hpp>
 #include <support/weighing.hpp>
 
 #include <array>
@@ -281,8 +282,7 @@ using ten = network<input<6>, linear<9>, repeat<8, hyperbolic_tangent, linear<9>
 inline constexpr std::size_t segments_of_ten = 10;
 
 template<class Device, class Network, class Loss, class... Policies>
-using staged = trainer<Network, Loss, sgd_momentum, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
-                       reproducible<fixed_tree, dynamic>, precision<f64>, Policies...>;
+using staged = test_networks::any_stages<Device, Network, Loss, sgd_momentum, precision<f64>, Policies...>;
 template<class Device, class... Policies>
 using staged_ten = staged<Device, ten, test_weighing::weighing, Policies...>;
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <support/networks.hpp>
+#include <support/pipelines.hpp>
 #include <support/tied_networks.hpp>
 #include <support/traces.hpp>
 #include <support/wires.hpp>
-#include <trainer/pipelines.hpp>
 
 #include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>

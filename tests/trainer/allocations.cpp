@@ -53,9 +53,8 @@ TEST_SUITE("trainer/allocations") {
             for (std::size_t const shards : {0u, 8u}) {
                 CAPTURE(devices);
                 CAPTURE(shards);
-                trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
-                        reproducible<fixed_tree, dynamic>, hold_weights<once>>
-                    t({.batch = 64, .logical_shards = shards}, {.devices = devices});
+                any_replicas<host, small, cross_entropy, sgd_momentum, hold_weights<once>> t(
+                    {.batch = 64, .logical_shards = shards}, {.devices = devices});
                 t.step(images);
                 auto const before = allocation_hook::allocations.load();
                 for (int k = 0; k < 3; ++k) t.step(k == 1 ? part : images);

@@ -5,20 +5,19 @@
 
 #include <trireme/checkpoints.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/files.hpp>
 #include <support/going_on.hpp>
+#include <support/left_out.hpp>
 #include <support/messages.hpp>
-#include <support/system_calls.hpp>
+#include <trainer/system_calls.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
@@ -32,6 +31,9 @@ namespace trainer_checkpoint_test {
 using namespace trireme;
 using namespace test_going_on;
 namespace fs = std::filesystem;
+using files::content_of;
+using test_support::has;
+using test_support::left_out;
 
 namespace {
 
@@ -42,10 +44,6 @@ template<class Network, class Optimizer, class... Policies>
 using plain_trainer = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>, Policies...>;
 using small_trainer = plain_trainer<small_net, adam>;
 
-files::bytes content_of(std::string const& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
 std::set<std::string> names_in(std::string const& folder) {
     std::set<std::string> all;
     for (auto const& entry : fs::directory_iterator(folder)) all.insert(entry.path().filename().string());
@@ -102,7 +100,6 @@ struct two_states {
 private:
     small_trainer reader_;
 };
-bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
 
 } // namespace
 
@@ -388,10 +385,7 @@ TEST_SUITE("trainer/checkpoint") {
 
     TEST_CASE("a save that fails at any system call says so; the training goes on, and the old checkpoint stands") {
         using namespace test_system_calls;
-        if (!can_fail_calls) {
-            MESSAGE("left out: system calls of this processor cannot be made to fail");
-            return;
-        }
+        if (left_out(!can_fail_calls, "system calls of this processor cannot be made to fail")) return;
         two_states states;
         enum { went_well = 0, failed = 1, cannot_go_on = 2 };
         int failures = 0;

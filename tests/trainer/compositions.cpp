@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <support/networks.hpp>
-#include <trainer/six_compositions.hpp>
+#include <support/six_compositions.hpp>
 
 #include <cstddef>
 #include <vector>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/files.hpp>
 #include <support/networks.hpp>
 #include <support/waiting.hpp>
 #include <trainer/planned_faults.hpp>
@@ -21,6 +21,7 @@ using namespace trireme;
 using namespace test_networks;
 using namespace test_faults;
 using namespace test_waiting;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -74,11 +75,7 @@ struct drowsy {
     }
     static void forward(auto const& io) {
         auto const planned = sleeps.load();
-        if (planned.count() != 0 && std::this_thread::get_id() != brittle::caller) {
-            ++asleep;
-            std::this_thread::sleep_for(planned);
-            --asleep;
-        }
+        if (planned.count() != 0 && std::this_thread::get_id() != brittle::caller) fall_asleep(planned);
         for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i] + 1;
     }
     static void backward_input(auto const& io) {
@@ -226,25 +223,17 @@ TEST_SUITE("trainer/failures") {
     TEST_CASE("a stalled device is named by a deadline error, and nothing hangs") {
         auto const images = made_up(64);
         for (auto const point : {fault_point::backward, fault_point::update}) {
-            auto const step = [&](faulty& t) { t.step(images); };
-            auto const two_steps = [&](faulty& t) { step(t), step(t); };
-            auto const found =
-                with_time_enough(std::chrono::milliseconds(300), 2, [&](std::chrono::milliseconds deadline) {
-                    plan_fault({point, 2, 3, std::chrono::duration<double>(3 * deadline).count()});
-                    auto const outcome = outcome_of_stall(
-                        [&] { return faulty({.batch = 64}, {.devices = 4, .strategy = ring{}, .deadline = deadline}); },
-                        two_steps, step);
-                    until_all_awake();
-                    plan_fault();
-                    return outcome;
-                });
-            CAPTURE(found.said);
-            REQUIRE(found.stalled);
-            REQUIRE(found.device == 2);
-            CHECK(found.said.find("device 2") != std::string::npos);
-            CHECK(found.said.find("deadline") != std::string::npos);
+            auto const said = error_of_stall(
+                {.point = point, .device = 2, .step = 3}, 300ms,
+                [](std::chrono::milliseconds deadline) {
+                    return faulty({.batch = 64}, {.devices = 4, .strategy = ring{}, .deadline = deadline});
+                },
+                [&](faulty& t) { t.step(images); });
+            CAPTURE(said);
+            CHECK(said.find("device 2") != std::string::npos);
+            CHECK(said.find("deadline") != std::string::npos);
             if (point == fault_point::backward) // where the others wait in a collective
-                CHECK(found.said.find(" of training step 3") != std::string::npos);
+                CHECK(said.find(" of training step 3") != std::string::npos);
         }
     }
 
@@ -300,19 +289,15 @@ TEST_SUITE("trainer/failures") {
                     }
         for (auto const point : {fault_point::backward, fault_point::update}) {
             CAPTURE(static_cast<int>(point));
-            plan_fault({point, 2, 1, 1.5});
-            faulty_once t({.batch = 64}, {.devices = 4, .deadline = std::chrono::milliseconds(300)});
-            try {
-                t.step(images);
-                FAIL("the stall was not noticed");
-            } catch (deadline_error const& e) {
-                CHECK(e.device() == 2);
-                CHECK(std::string(e.what()).find("reduce_scatter") != std::string::npos);
-            }
-            CHECK_THROWS_AS(t.step(images), usage_error);
+            auto const said = error_of_stall(
+                {.point = point, .device = 2, .step = 1}, 300ms,
+                [](std::chrono::milliseconds deadline) {
+                    return faulty_once({.batch = 64}, {.devices = 4, .deadline = deadline});
+                },
+                [&](faulty_once& t) { t.step(images); });
+            CAPTURE(said);
+            CHECK(said.find("reduce_scatter") != std::string::npos);
         }
-        until_all_awake();
-        plan_fault();
     }
 
     TEST_CASE("a slow device below the deadline is waited for, and the bits are those of a fast one") {

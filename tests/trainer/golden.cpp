@@ -1,12 +1,10 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
-#include <support/golden.hpp>
+#include <support/golden_losses.hpp>
 #include <support/networks.hpp>
 
 #include <concepts>
-#include <cstddef>
 
 namespace trainer_golden_test {
 using namespace trireme;
@@ -15,14 +13,8 @@ using test_networks::lenet_of;
 
 namespace {
 
-labelled_images const& training_images() {
-    static auto const data = fashion_mnist::load();
-    return data.train;
-}
-
-/// The golden losses are PyTorch's in float64; `tolerance` is relative, and tighter than what is promised (1e-4) where
-/// float32 allows, for a gradient that is missing may move these losses by as little as 1e-5. The optimizer's options
-/// are those of the golden run.
+/// A trainer with the optimizer's options of a golden run has its losses. `tolerance` is tighter than what is promised
+/// (1e-4) where float32 allows, for a gradient that is missing may move these losses by as little as 1e-5.
 template<class Trainer>
 void check_losses(char const* name, double tolerance, test_networks::settings<Trainer> s) {
     auto& options = s.training;
@@ -32,18 +24,7 @@ void check_losses(char const* name, double tolerance, test_networks::settings<Tr
     if constexpr (std::same_as<decltype(options.momentum), float>)
         options.momentum = static_cast<float>(run.number("momentum"));
     Trainer t(options, s.run);
-    t.load_parameters(trireme_golden::parameters<typename Trainer::network_type, typename Trainer::value_type>());
-    auto const sizes = run.integers("batch_sizes");
-    auto const torch = run.numbers("loss_f64");
-    REQUIRE(sizes.size() == torch.size());
-    std::size_t first = 0;
-    for (std::size_t k = 0; k < torch.size(); ++k) {
-        CAPTURE(k);
-        CAPTURE(t.devices());
-        auto const n = static_cast<std::size_t>(sizes[k]);
-        CHECK(t.step(training_images().take(first, n)).loss == doctest::Approx(torch[k]).epsilon(tolerance));
-        first += n;
-    }
+    trireme_golden::has_losses(t, run, tolerance);
 }
 
 } // namespace

@@ -5,18 +5,16 @@
 
 #include <trireme/logs.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <support/allocation_hook.hpp>
+#include <support/files.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -38,12 +36,6 @@ namespace {
 constexpr auto nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
 constexpr double awkward = 0.1 + 0.2, tiny = 5e-324, huge = -1.7976931348623157e308;
 
-std::string content_of(std::string const& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::stringstream all;
-    all << in.rdbuf();
-    return all.str();
-}
 std::vector<std::string> split(std::string const& text, char at) {
     std::vector<std::string> parts;
     std::stringstream in(text);
@@ -119,27 +111,6 @@ void refused_at_construction(std::string const& path, char const* words) {
     files::expect_data_error([&] { Log const log(path); }, path, 0, words);
 }
 
-/// The largest size that files of this process may grow to, as long as it lives: a disk that is full.
-class room_in_files {
-public:
-    explicit room_in_files(::rlim_t bytes) : ignored_before_(std::signal(SIGXFSZ, SIG_IGN)) {
-        REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
-        auto less = before_;
-        less.rlim_cur = bytes;
-        REQUIRE(::setrlimit(RLIMIT_FSIZE, &less) == 0);
-    }
-    room_in_files(room_in_files const&) = delete;
-    room_in_files& operator=(room_in_files const&) = delete;
-    ~room_in_files() {
-        ::setrlimit(RLIMIT_FSIZE, &before_);
-        std::signal(SIGXFSZ, ignored_before_);
-    }
-
-private:
-    struct ::rlimit before_ = {};
-    void (*ignored_before_)(int);
-};
-
 /// A terminal of so many columns that is written to instead of the user's.
 class terminal {
 public:
@@ -188,7 +159,7 @@ TEST_SUITE("trainer/logs") {
             copy(epoch(1, huge));
             log(epoch(2, nan, false));
         }
-        auto const lines = split(content_of(path), '\n');
+        auto const lines = split(files::text_of(path), '\n');
         REQUIRE(lines.size() == 4);
         auto const first = object(lines[0]), second = object(lines[1]), third = object(lines[2]),
                    fourth = object(lines[3]);
@@ -229,7 +200,7 @@ TEST_SUITE("trainer/logs") {
                 (*log)(epoch(2, -inf, false));
             }
         }
-        auto const rows = split(content_of(of_epochs), '\n');
+        auto const rows = split(files::text_of(of_epochs), '\n');
         REQUIRE(rows.size() == 3);
         CHECK(rows[0] ==
               "epoch,loss,test_loss,test_accuracy,best,seconds,samples_per_second,devices,sync_share,data_share");
@@ -248,8 +219,8 @@ TEST_SUITE("trainer/logs") {
         CHECK(two[2] == "nan");
         CHECK(two[3] == "nan");
         CHECK(two[4] == "0");
-        CHECK(content_of(of_steps) == "epoch,batch,batches,loss,samples,seconds\n"
-                                      "1,1,3,0.30000000000000004,10,0.5\n1,2,3,inf,20,1\n");
+        CHECK(files::text_of(of_steps) == "epoch,batch,batches,loss,samples,seconds\n"
+                                          "1,1,3,0.30000000000000004,10,0.5\n1,2,3,inf,20,1\n");
     }
 
     TEST_CASE("a log replaces the file when it writes, not when it is made; or it goes on in it") {
@@ -258,19 +229,19 @@ TEST_SUITE("trainer/logs") {
         std::string const before(500, 'x');
         {
             csv_log log(path);
-            CHECK(content_of(path) == before);
+            CHECK(files::text_of(path) == before);
             log(step(1, 1)); // nothing to write
-            CHECK(content_of(path) == before);
+            CHECK(files::text_of(path) == before);
         }
         csv_log(path, {.steps = true})(step(1, 1));
-        auto const once = content_of(path);
+        auto const once = files::text_of(path);
         CHECK(once == "epoch,batch,batches,loss,samples,seconds\n1,1,3,1,10,0.5\n");
         csv_log(path, {.steps = true, .append = true})(step(2, 2));
-        CHECK(content_of(path) == once + "1,2,3,2,20,1\n");
+        CHECK(files::text_of(path) == once + "1,2,3,2,20,1\n");
         csv_log(folder.path("new"), {.steps = true, .append = true})(step(1, 1));
-        CHECK(content_of(folder.path("new")) == once);
+        CHECK(files::text_of(folder.path("new")) == once);
         json_lines_log(path, {.append = true})(epoch(1, 1));
-        CHECK(content_of(path).find(once) == 0);
+        CHECK(files::text_of(path).find(once) == 0);
     }
 
     TEST_CASE("what cannot be written is refused before the training, with the remedy") {
@@ -303,7 +274,7 @@ TEST_SUITE("trainer/logs") {
                 csv_log log(path, {.steps = true, .append = append});
                 std::size_t rows = 0;
                 {
-                    room_in_files const little(room);
+                    files::file_limit const little(room);
                     try {
                         for (; rows < 10; ++rows) log(step(2, 0.5));
                     } catch (data_error const& e) {
@@ -313,16 +284,16 @@ TEST_SUITE("trainer/logs") {
                     }
                 }
                 CHECK(rows == (room - 41) / 15);
-                CHECK(content_of(path).size() == 41 + 15 * rows);
+                CHECK(files::text_of(path).size() == 41 + 15 * rows);
                 log(step(2, 0.5)); // there is room again
-                auto const lines = split(content_of(path), '\n');
+                auto const lines = split(files::text_of(path), '\n');
                 REQUIRE(lines.size() == rows + 2);
                 for (std::size_t i = 1; i < lines.size(); ++i) CHECK(lines[i] + "\n" == text);
             }
         files::folder const other;
         tensorboard_log board(other.path(), {.steps = true});
         board(step(1, 1));
-        room_in_files const none(10);
+        files::file_limit const none(10);
         CHECK_THROWS_AS(board(step(1, 1)), data_error);
     }
 
@@ -371,7 +342,7 @@ TEST_SUITE("trainer/logs") {
         REQUIRE(found().size() == 1);
         auto const name = found()[0];
         CHECK(name.find("/events.out.tfevents.") != std::string::npos);
-        auto const all = content_of(name);
+        auto const all = files::text_of(name);
         // each record in turn; behind the time, field 2 is the step
         std::vector<int> steps;
         std::string tags;
@@ -398,10 +369,10 @@ TEST_SUITE("trainer/logs") {
         report.test.accuracy = std::numeric_limits<double>::quiet_NaN();
         report.of_values = true;
         json(report), csv(report), board(report);
-        CHECK(object(split(content_of(folder.path("json")), '\n')[0]).at("test_accuracy") == "null");
-        CHECK(split(split(content_of(folder.path("csv")), '\n')[1], ',')[3] == "nan");
+        CHECK(object(split(files::text_of(folder.path("json")), '\n')[0]).at("test_accuracy") == "null");
+        CHECK(split(split(files::text_of(folder.path("csv")), '\n')[1], ',')[3] == "nan");
         for (auto const& entry : std::filesystem::directory_iterator(folder.path("board"))) {
-            auto const all = content_of(entry.path().string());
+            auto const all = files::text_of(entry.path().string());
             CHECK(all.find("loss/test") != std::string::npos);
             CHECK(all.find("accuracy") == std::string::npos);
         }
@@ -428,11 +399,11 @@ TEST_SUITE("trainer/logs") {
         REQUIRE(allocations.size() == 8);
         CHECK(allocations[3] == allocations[0]);
         CHECK(allocations[7] == allocations[4]);
-        auto const lines = split(content_of(folder.path("json")), '\n');
+        auto const lines = split(files::text_of(folder.path("json")), '\n');
         REQUIRE(lines.size() == 1 + 2 * 5);
         for (std::size_t i = 0; i < 8; ++i) CHECK(number(object(lines[1 + i + i / 4]).at("loss")) == losses[i]);
         CHECK(number(object(lines[10]).at("test_loss")) == report.test.loss);
-        auto const rows = split(content_of(folder.path("csv")), '\n');
+        auto const rows = split(files::text_of(folder.path("csv")), '\n');
         REQUIRE(rows.size() == 3);
         CHECK(number(split(rows[2], ',')[1]) == report.loss);
         CHECK(number(split(rows[2], ',')[3]) == report.test.accuracy);
@@ -453,7 +424,7 @@ TEST_SUITE("trainer/progress_bar") {
         quiet(step(3, 0.5));
         quiet(epoch(2, 0.25));
         std::fclose(out);
-        auto const lines = split(content_of(path), '\n');
+        auto const lines = split(files::text_of(path), '\n');
         std::string const middle = "epoch 1 of 2  step 2 of 3  loss 0.5000  20 samples/s  2 s left";
         REQUIRE(lines.size() == 3);
         CHECK(lines[0] == middle);

@@ -12,6 +12,7 @@
 #include <support/allocation_hook.hpp>
 #include <support/arenas.hpp>
 #include <support/compare.hpp>
+#include <support/layouts.hpp>
 #include <support/networks.hpp>
 #include <support/penalties.hpp>
 #include <support/regression.hpp>
@@ -34,8 +35,7 @@ using test_support::same_bits;
 namespace {
 
 template<class Network, class Loss, class... Policies>
-using any = trainer<Network, Loss, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
-                    Policies...>;
+using any = test_networks::any_stages<host, Network, Loss, sgd, Policies...>;
 
 /// The loss of a step on a table, with what layers add, and of an evaluation.
 struct losses {
@@ -114,21 +114,10 @@ TEST_SUITE("trainer/loss_terms") {
         watchdog const guard("terms of the loss on devices and stages");
         auto const on_all = [](auto none, std::size_t shards = 6) {
             using t = typename decltype(none)::type;
-            typename t::options const training{.learning_rate = 0.1f, .batch = 48, .seed = 5, .logical_shards = shards};
-            t one(training);
-            auto const wanted = train(one);
-            for (double const x : wanted) CHECK(std::isfinite(x));
-            for (auto const& layout : {std::pair{2, 1}, {3, 1}, {1, 2}, {1, 3}, {2, 3}, {3, 2}}) {
-                int const devices = layout.first, stages = layout.second;
-                CAPTURE(devices);
-                CAPTURE(stages);
-                test_support::as_planned([&](auto const& taken) {
-                    t many(training, {.devices = devices, .stages = stages});
-                    taken(many);
-                    CHECK(same_bits(train(many), wanted));
-                });
-            }
-            return wanted;
+            return test_layouts::have_one_devices_bits<t>(
+                {.learning_rate = 0.1f, .batch = 48, .seed = 5, .logical_shards = shards},
+                {{2, 1}, {3, 1}, {1, 2}, {1, 3}, {2, 3}, {3, 2}}, [](t& one) { return train(one); },
+                test_support::as_planned);
         };
         auto const plain = on_all(std::type_identity<any<net, mean_squared_error>>{});
         CHECK(same_bits(on_all(std::type_identity<any<net, mean_squared_error, recompute<all>>>{}), plain));

@@ -6,9 +6,9 @@
 #include <trireme/layer/gradient_check.hpp>
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <support/compare.hpp>
+#include <support/files.hpp>
 #include <support/networks.hpp>
 
 #include <cstddef>

@@ -4,9 +4,9 @@
 #include <trireme/checkpoints.hpp>
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <support/allocation_hook.hpp>
+#include <support/files.hpp>
 #include <support/messages.hpp>
 #include <support/predicting.hpp>
 

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
 #include <support/compare.hpp>
 #include <support/golden.hpp>
+#include <support/hash.hpp>
 
 #include <trireme/data/samples_in_memory.hpp>
 #include <trireme/trireme.hpp>

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 #include <support/allocation_hook.hpp>
+#include <support/messages.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -73,11 +74,7 @@ TEST_SUITE("trainer/out_of_memory") {
         std::string text;
         {
             scarce const memory(own.parameters - 1);
-            try {
-                model<net> const m;
-            } catch (usage_error const& e) {
-                text = e.what();
-            }
+            text = test_support::refusal([] { model<net> const m; });
         }
         CAPTURE(text);
         CHECK(text.starts_with("device 0 has no memory for this model: the plan asks for " + with_commas(own.total()) +
@@ -89,14 +86,10 @@ TEST_SUITE("trainer/out_of_memory") {
     TEST_CASE("bytes of an accelerator's plan do not stand for memory that the host lacks") {
         using on_accelerator = trainer<net, cross_entropy, adam, on<mesh<rehearsal, dp<1>>>>;
         auto const own = on_accelerator::plan(batch{32}).memory();
-        std::string text = "made";
+        std::string text;
         {
             scarce const memory(own.parameters - 1);
-            try {
-                on_accelerator const t;
-            } catch (std::exception const& e) {
-                text = e.what();
-            }
+            text = test_support::text_of_error<std::exception>([] { on_accelerator const t; }, "made");
         }
         CAPTURE(text);
         CHECK(text != "made");

@@ -5,17 +5,16 @@
 #include <trireme/schedule/pipeline/verify.hpp>
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <support/allocation_hook.hpp>
 #include <support/arenas.hpp>
+#include <support/files.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
+#include <support/pipelines.hpp>
 #include <support/sanitizers.hpp>
 #include <support/traces.hpp>
-#include <support/waiting.hpp>
-#include <trainer/pipelines.hpp>
 #include <trainer/planned_faults.hpp>
 
 #include <algorithm>
@@ -34,8 +33,6 @@ using namespace test_pipelines;
 using test_support::has;
 using test_support::refusal;
 using test_traces::trace_is_program;
-using test_waiting::outcome_of_stall;
-using test_waiting::with_time_enough;
 
 namespace {
 
@@ -317,25 +314,15 @@ TEST_SUITE("trainer/pipeline") {
         for (int const guilty : {0, 2, 3}) {
             CAPTURE(guilty);
             auto const images = made_up(64);
-            auto const step = [&](faulty& t) { t.step(images); };
-            auto const two_steps = [&](faulty& t) { step(t), step(t); };
-            auto const found =
-                with_time_enough(std::chrono::milliseconds(300), guilty, [&](std::chrono::milliseconds deadline) {
-                    auto const asleep_for = std::chrono::duration<double>(3 * deadline).count();
-                    plan_fault({fault_point::backward, guilty, 3, asleep_for});
-                    auto const outcome = outcome_of_stall(
-                        [&] { return faulty({.batch = 64}, {.devices = 2, .stages = 2, .deadline = deadline}); },
-                        two_steps, step);
-                    until_all_awake();
-                    plan_fault({});
-                    return outcome;
-                });
-            CAPTURE(found.said);
-            REQUIRE(found.stalled);
-            REQUIRE(found.device == guilty);
-            CHECK(has(found.said, " of training step 3"));
-            CHECK(
-                (has(found.said, "in move (one_f_one_b, schedule step ") || has(found.said, "in all_reduce (direct")));
+            auto const said = error_of_stall(
+                {.point = fault_point::backward, .device = guilty, .step = 3}, std::chrono::milliseconds(300),
+                [](std::chrono::milliseconds deadline) {
+                    return faulty({.batch = 64}, {.devices = 2, .stages = 2, .deadline = deadline});
+                },
+                [&](faulty& t) { t.step(images); });
+            CAPTURE(said);
+            CHECK(has(said, " of training step 3"));
+            CHECK((has(said, "in move (one_f_one_b, schedule step ") || has(said, "in all_reduce (direct")));
         }
     }
 

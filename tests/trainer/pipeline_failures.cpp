@@ -175,9 +175,7 @@ stall_outcome trial_of_stall(placing const& p, int guilty, std::size_t k, std::c
     stalled = false;
     task_faults::plan(guilty, k, [deadline] {
         stalled = true;
-        ++asleep;
-        std::this_thread::sleep_for(3 * deadline);
-        --asleep;
+        fall_asleep(3 * deadline);
     });
     auto const images = made_up(16);
     auto const step = [&](Trainer& t) { t.step(images); };

@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <support/waiting.hpp>
+
 #include <trireme/core/fault_points.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
+
+#include <doctest/doctest.h>
 
 #include <array>
 #include <atomic>
@@ -14,6 +18,7 @@
 #include <mutex>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,16 +27,30 @@
 namespace test_faults {
 using trireme::fault_point;
 
+inline std::atomic<int> asleep{0};
+
+/// A device calls this to stall.
+inline void fall_asleep(std::chrono::duration<double> time) {
+    ++asleep;
+    std::this_thread::sleep_for(time);
+    --asleep;
+}
+/// A stalled device is left behind; a test waits for it to wake before it goes on.
+inline void until_all_awake() {
+    while (asleep != 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(150)); // and to leave its job
+}
+
 /// The fault policy below follows this plan, set by a test before it trains.
 struct planned_fault {
     fault_point point{};
     int device = -1;
     std::uint64_t step = 0;
     double sleep_seconds = 0; ///< 0: throw
+    int nth = 0;              ///< of the calls at this point in the step
 };
 inline std::mutex planning; // a device that was left behind may still look at the plan of the test before
 inline planned_fault current_plan;
-inline std::atomic<int> asleep{0};
 
 inline void plan_fault(planned_fault const& f = {}) {
     std::lock_guard const lock(planning);
@@ -41,20 +60,35 @@ inline void plan_fault(planned_fault const& f = {}) {
 struct planned_faults {
     static void at(fault_point p, int device, std::uint64_t step) {
         std::unique_lock lock(planning);
-        auto const planned = current_plan;
+        auto& planned = current_plan;
+        if (p != planned.point || device != planned.device || step != planned.step || planned.nth-- != 0) return;
+        auto const seconds = planned.sleep_seconds;
         lock.unlock();
-        if (p != planned.point || device != planned.device || step != planned.step) return;
-        if (planned.sleep_seconds == 0) throw std::runtime_error("the oar is broken");
-        ++asleep;
-        std::this_thread::sleep_for(std::chrono::duration<double>(planned.sleep_seconds));
-        --asleep;
+        if (seconds == 0) throw std::runtime_error("the oar is broken");
+        fall_asleep(std::chrono::duration<double>(seconds));
     }
 };
 
-/// A stalled device is left behind; a test waits for it to wake before it goes on.
-inline void until_all_awake() {
-    while (asleep != 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    std::this_thread::sleep_for(std::chrono::milliseconds(150)); // and to leave its job
+/// The message of the deadline error that names the device of `fault`, which stalls instead of throwing.
+/// `make(deadline)` makes a trainer, with at least the deadline `shortest`, and `step(trainer)` is one step.
+template<class Make, class Step>
+std::string error_of_stall(planned_fault fault, std::chrono::milliseconds shortest, Make const& make,
+                           Step const& step) {
+    auto const before = [&](auto& trainer) {
+        for (std::uint64_t k = 1; k < fault.step; ++k) step(trainer);
+    };
+    auto const found = test_waiting::with_time_enough(shortest, fault.device, [&](std::chrono::milliseconds deadline) {
+        fault.sleep_seconds = std::chrono::duration<double>(3 * deadline).count();
+        plan_fault(fault);
+        auto const outcome = test_waiting::outcome_of_stall([&] { return make(deadline); }, before, step);
+        until_all_awake();
+        plan_fault();
+        return outcome;
+    });
+    CAPTURE(found.said);
+    REQUIRE(found.stalled);
+    REQUIRE(found.device == fault.device);
+    return found.said;
 }
 
 /// The fault policy that makes one device fail in front of one task of its step program, in step 2.

@@ -5,8 +5,8 @@
 #include <trireme/reference.hpp>
 
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
 #include <support/golden.hpp>
+#include <support/hash.hpp>
 #include <support/messages.hpp>
 #include <support/predicting.hpp>
 

@@ -4,9 +4,9 @@
 #include <trireme/schedules.hpp>
 
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
 #include <group/watchdog.hpp>
 #include <support/golden.hpp>
+#include <support/hash.hpp>
 #include <support/predicting.hpp>
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 
 // What every trainer promises, of devices that are threads.
 
-#include <trainer/promises.hpp>
+#include <support/promises.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
-#include <support/golden.hpp>
+#include <support/golden_losses.hpp>
 #include <support/networks.hpp>
 #include <support/sanitizers.hpp>
 #include <support/training.hpp>
@@ -17,13 +16,10 @@ using test_networks::conv3;
 using test_networks::halving;
 using test_networks::plain;
 using test_networks::trained;
+using trireme_golden::has_losses;
+using trireme_golden::training_images;
 
 namespace {
-
-labelled_images const& training_images() {
-    static auto const data = fashion_mnist::load();
-    return data.train;
-}
 
 /// The network of the golden values.
 template<class Norm>
@@ -34,22 +30,6 @@ trireme_golden::file const golden("small_resnet");
 
 float golden_rate() { return static_cast<float>(golden.number("learning_rate")); }
 
-/// The losses of the golden run's first steps.
-template<class Trainer>
-std::vector<double> losses(Trainer& t, std::size_t steps) {
-    t.load_parameters(trireme_golden::parameters<typename Trainer::network_type, typename Trainer::value_type>());
-    auto const sizes = golden.integers("batch_sizes");
-    REQUIRE(sizes.size() >= steps);
-    std::vector<double> told;
-    std::size_t first = 0;
-    for (std::size_t k = 0; k < steps; ++k) {
-        auto const n = static_cast<std::size_t>(sizes[k]);
-        told.push_back(t.step(training_images().take(first, n)).loss);
-        first += n;
-    }
-    return told;
-}
-
 using precise = any_layout<small_resnet<batch_norm<per_shard>>, sgd, precision<f64>>;
 using synchronised_trainer =
     trainer<small_resnet<batch_norm<synchronised>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>, precision<f64>>;
@@ -59,12 +39,7 @@ using synchronised_trainer =
 TEST_SUITE("trainer/residual") {
     TEST_CASE("losses, running statistics and evaluation equal PyTorch's") {
         precise t({.learning_rate = golden_rate(), .batch = 64});
-        auto const torch = golden.numbers("loss_f64");
-        auto const told = losses(t, sanitized ? 1 : torch.size());
-        for (std::size_t k = 0; k < told.size(); ++k) {
-            CAPTURE(k);
-            CHECK(told[k] == doctest::Approx(torch[k]).epsilon(1e-7));
-        }
+        has_losses(t, golden, 1e-7, sanitized ? 1 : npos);
         if (sanitized) {
             MESSAGE("left out: under a sanitizer, statistics and evaluation");
             return;
@@ -78,14 +53,9 @@ TEST_SUITE("trainer/residual") {
     }
 
     TEST_CASE("synchronised batch norm: losses equal PyTorch's on any number of devices, some with fewer samples") {
-        auto const torch = golden.numbers("loss_f64");
-        constexpr std::size_t some = sanitized ? 1 : 5; // the last one is smaller
-        REQUIRE(torch.size() >= some);
         for (int const devices : sanitized ? std::vector{3} : std::vector{1, 3, 4}) {
-            CAPTURE(devices);
             synchronised_trainer t({.learning_rate = golden_rate(), .batch = 64}, {.devices = devices});
-            auto const told = losses(t, some);
-            for (std::size_t k = 0; k < some; ++k) CHECK(told[k] == doctest::Approx(torch[k]).epsilon(1e-7));
+            has_losses(t, golden, 1e-7, sanitized ? 1 : 5); // the last batch is smaller
         }
     }
 

@@ -8,18 +8,17 @@
 #include <trireme/trireme.hpp>
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <support/allocation_hook.hpp>
 #include <support/arenas.hpp>
 #include <support/compare.hpp>
+#include <support/files.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
+#include <support/pipelines.hpp>
 #include <support/traces.hpp>
-#include <support/waiting.hpp>
 #include <support/weighing.hpp>
-#include <trainer/pipelines.hpp>
 #include <trainer/planned_faults.hpp>
 
 #include <algorithm>
@@ -27,20 +26,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 namespace trainer_schedule_policies_test {
 using namespace trireme;
-using test_faults::until_all_awake;
+using namespace test_faults;
 using test_support::has;
 using test_support::same_bits;
-using test_waiting::outcome_of_stall;
-using test_waiting::with_time_enough;
 using test_weighing::labelled_table;
 using test_weighing::weighing;
 
@@ -51,38 +46,11 @@ using mixed = network<input<6>, linear<12>, batch_norm<per_shard>, relu, linear<
                       repeat<3, residual<sequential<linear<10>, sigmoid, linear<10>>>>, dropout<percent<10>>, linear<9>,
                       relu, linear<8>, batch_norm<per_shard>, linear<5>>;
 
-/// A test plans this: a device throws, or sleeps, in the `nth` task of its step that begins at a fault point.
-struct nth_fault {
-    fault_point point = fault_point::update;
-    int device = -1;
-    std::uint64_t step = 0;
-    int nth = 0;
-    double sleep_seconds = 0; ///< 0: throw
-};
-std::mutex planning; // a device that was left behind may still look at the plan of the test before
-nth_fault planned;
-void plan(nth_fault const& f = {}) {
-    std::lock_guard const lock(planning);
-    planned = f;
-}
-struct nth_faults {
-    static void at(fault_point p, int device, std::uint64_t step) {
-        std::unique_lock lock(planning);
-        if (p != planned.point || device != planned.device || step != planned.step || planned.nth-- != 0) return;
-        auto const seconds = planned.sleep_seconds;
-        lock.unlock();
-        if (seconds == 0) throw std::runtime_error("the oar is broken");
-        ++test_faults::asleep;
-        std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-        --test_faults::asleep;
-    }
-};
-
 /// Everything at once: state, decay of some parameters only, weighted losses; and faults.
 template<class... Policies>
 using with_all =
     trainer<mixed, weighing, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
-            without_decay<biases, norms>, with_faults<nth_faults>, Policies...>;
+            without_decay<biases, norms>, with_faults<planned_faults>, Policies...>;
 using per_device = with_all<>;
 using held_once = with_all<hold_weights<once>>;
 
@@ -296,7 +264,7 @@ TEST_SUITE("trainer/schedule_policies") {
                     CAPTURE(std::string(name_of(kind)));
                     CAPTURE(guilty);
                     t.step(all);
-                    plan({of.point, guilty, 2, of.nth, 0});
+                    plan_fault({.point = of.point, .device = guilty, .step = 2, .nth = of.nth});
                     try {
                         t.step(all);
                         FAIL("the fault was swallowed");
@@ -306,7 +274,7 @@ TEST_SUITE("trainer/schedule_policies") {
                                                                 ": the oar is broken"));
                     }
                     CHECK_THROWS_AS(t.step(all), usage_error);
-                    plan();
+                    plan_fault();
                 }
     }
 
@@ -324,21 +292,13 @@ TEST_SUITE("trainer/schedule_policies") {
                 if (of.nth < 0) continue;
                 CAPTURE(std::string(schedule.name));
                 CAPTURE(std::string(name_of(kind)));
-                auto const step = [&](per_device& t) { t.step(all); };
-                auto const found =
-                    with_time_enough(std::chrono::milliseconds(200), guilty, [&](std::chrono::milliseconds deadline) {
-                        plan({of.point, guilty, 2, of.nth, std::chrono::duration<double>(3 * deadline).count()});
-                        auto const outcome = outcome_of_stall([&] { return made(deadline); }, step, step);
-                        until_all_awake();
-                        plan();
-                        return outcome;
-                    });
-                CAPTURE(found.said);
-                REQUIRE(found.stalled);
-                REQUIRE(found.device == guilty);
-                CHECK(has(found.said, " of training step 2"));
-                CHECK((has(found.said, "in move (" + std::string(schedule.name) + ", schedule step ") ||
-                       has(found.said, "in all_reduce (direct")));
+                auto const said =
+                    error_of_stall({.point = of.point, .device = guilty, .step = 2, .nth = of.nth},
+                                   std::chrono::milliseconds(200), made, [&](per_device& t) { t.step(all); });
+                CAPTURE(said);
+                CHECK(has(said, " of training step 2"));
+                CHECK((has(said, "in move (" + std::string(schedule.name) + ", schedule step ") ||
+                       has(said, "in all_reduce (direct")));
             }
     }
 }

@@ -10,9 +10,9 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <schedule/own_schedules.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
+#include <support/own_schedules.hpp>
 #include <support/sanitizers.hpp>
 #include <support/schedule_matrix.hpp>
 

@@ -8,8 +8,9 @@
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
+#include <support/built_step.hpp>
 #include <support/messages.hpp>
-#include <trainer/pipelines.hpp>
+#include <support/pipelines.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -28,8 +29,7 @@ namespace {
 
 /// The orders of a schedule that has a name, through PyTorch's form.
 schedule_orders written(schedule_choice const& s, int roles, int micro_batches, schedule_cells cells) {
-    std::vector<step_task> room(step_capacity(s, {roles, micro_batches}));
-    return parse_schedule_csv(schedule_csv(build_step(s, {roles, micro_batches}, room), cells), "mine.csv");
+    return test_support::orders_of(s, roles, micro_batches, cells, "mine.csv");
 }
 
 using trainer_t = any_pipeline<host, dense>;

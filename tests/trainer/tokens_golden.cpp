@@ -5,9 +5,7 @@
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
-#include <golden/hash.hpp>
-#include <support/golden.hpp>
-#include <support/networks.hpp>
+#include <support/golden_losses.hpp>
 
 #include <cstddef>
 #include <span>
@@ -30,8 +28,8 @@ template<class Dtype, bool Tied = false>
 using any_layout = trainer<net<Tied>, cross_entropy, adamw, on<mesh<host, dp<dynamic>, pp<dynamic>>>, precision<Dtype>,
                            without_decay<biases, norms>>;
 
-/// The golden losses are PyTorch's in float64. `tolerance` is relative, and tighter than what is promised (1e-4): the
-/// losses were at most 6e-16 away in double precision, and 2e-7 in single.
+/// A trainer with the options of the golden run has its losses. `tolerance` is tighter than what is promised (1e-4):
+/// losses are at most 6e-16 away in double precision, and 2e-7 in single.
 template<class Trainer>
 void check_losses(double tolerance, typename Trainer::run_options const& run, char const* losses = "trained.loss_f64") {
     golden::file const file("tokens");
@@ -50,18 +48,14 @@ void check_losses(double tolerance, typename Trainer::run_options const& run, ch
                .weight_decay = option("weight_decay"),
                .batch = batch},
               run);
-    CAPTURE(t.devices());
-    t.load_parameters(golden::parameters<typename Trainer::network_type, typename Trainer::value_type>());
     auto const tokens = golden::tokens<int>(750, windows * tokens_of_window + 1, all_tokens);
     REQUIRE(torch.size() == 20);
-    for (std::size_t k = 0; k < torch.size(); ++k) {
-        CAPTURE(k);
+    golden::has_losses(t, torch, tolerance, [&](std::size_t k) {
         auto const first = k * batch % windows;
-        token_windows const samples(
+        return token_windows(
             std::span<int const>(tokens).subspan(first * tokens_of_window, batch * tokens_of_window + 1),
             tokens_of_window, all_tokens);
-        CHECK(t.step(samples).loss == doctest::Approx(torch[k]).epsilon(tolerance));
-    }
+    });
 }
 
 } // namespace

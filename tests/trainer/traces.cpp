@@ -6,9 +6,9 @@
 
 #include "../../examples/trace_file.hpp"
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
+#include <support/files.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 #include <support/traces.hpp>
@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -31,6 +30,7 @@ namespace trainer_traces_test {
 using namespace trireme;
 using namespace test_networks;
 using namespace test_faults;
+using test_support::count_of;
 using test_support::has;
 using test_traces::trace_is_program;
 
@@ -88,15 +88,6 @@ template<class Trace>
 std::size_t exchanges_of(Trace const& all, std::uint64_t step, int rank = -1) {
     return static_cast<std::size_t>(std::ranges::count_if(
         all, [&](timed_task const& t) { return t.exchange >= 0 && t.step == step && (rank < 0 || t.rank == rank); }));
-}
-std::size_t count_of(std::string const& text, std::string const& word) {
-    std::size_t n = 0;
-    for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
-    return n;
-}
-std::string content_of(std::string const& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// A reader of JSON by the letter of RFC 8259, which keeps nothing.
@@ -291,20 +282,20 @@ TEST_SUITE("trainer/traces") {
         files::folder const folder;
         auto const fresh = folder.path("fresh"), old = folder.path("old"), linked = folder.path("linked");
         std::ofstream(old) << "old words, longer than any trace of nothing whatever that is written here";
-        auto const before = content_of(old);
+        auto const before = files::text_of(old);
         std::filesystem::create_symlink("target", linked);
         {
             result_file never("--trace", fresh), kept("--trace", old), link("--trace", linked);
             CHECK_FALSE(std::filesystem::exists(fresh));
-            CHECK(content_of(old) == before);
+            CHECK(files::text_of(old) == before);
             CHECK_FALSE(std::filesystem::exists(folder.path("target")));
             CHECK(std::filesystem::is_symlink(linked));
         } // an error while a trainer is being made
         CHECK_FALSE(std::filesystem::exists(fresh));
-        CHECK(content_of(old) == before);
+        CHECK(files::text_of(old) == before);
         result_file trace("--trace", fresh), other("--trace", old), link("--trace", linked);
         for (auto* file : {&trace, &other, &link}) file->write(trace_json({}));
-        for (auto const& path : {fresh, old, folder.path("target")}) CHECK(is_trace(content_of(path), 0));
+        for (auto const& path : {fresh, old, folder.path("target")}) CHECK(is_trace(files::text_of(path), 0));
         CHECK(std::filesystem::is_symlink(linked));
         auto const empty = folder.path("empty");
         std::ofstream(empty).flush();
@@ -337,7 +328,7 @@ TEST_SUITE("trainer/traces") {
                 else
                     CHECK_THROWS_AS(traced_into(&file, t, train), deadline_error);
                 plan_fault();
-                auto const text = content_of(path);
+                auto const text = files::text_of(path);
                 CHECK(is_trace(text, t.traced().size()));
                 CHECK_FALSE(has(text, R"("step": 4)"));
                 if (sleep != 0) continue; // devices of a busy machine may be late before

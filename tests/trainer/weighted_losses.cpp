@@ -10,18 +10,19 @@
 #include <support/allocation_hook.hpp>
 #include <support/arenas.hpp>
 #include <support/compare.hpp>
+#include <support/layouts.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 #include <support/regression.hpp>
 #include <support/weighing.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <vector>
 
 namespace trainer_weighted_losses_test {
 using namespace trireme;
 using namespace test_weighing;
+using test_layouts::have_one_devices_bits;
 using test_networks::weights;
 using test_support::refusal;
 using test_support::same_bits;
@@ -30,8 +31,7 @@ using test_support::says;
 namespace {
 
 template<class Network, class Loss, class... Policies>
-using any = trainer<Network, Loss, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
-                    Policies...>;
+using any = test_networks::any_stages<host, Network, Loss, sgd, Policies...>;
 
 using line = network<input<6>, linear<5>>;
 
@@ -179,18 +179,11 @@ TEST_SUITE("trainer/weighted_losses") {
     TEST_CASE("any number of devices, and any stages, have the bits of one device") {
         watchdog const guard("weighted losses");
         using t = any<net, weighing>;
-        t::options const training{.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6};
-        t one(training);
-        auto const wanted = train(one);
-        for (double const x : wanted) CHECK(std::isfinite(x));
+        auto const wanted =
+            have_one_devices_bits<t>({.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6},
+                                     {{1, 1}, {2, 1}, {3, 1}, {1, 2}, {2, 2}, {3, 2}, {1, 3}, {2, 3}, {3, 3}},
+                                     [](t& one) { return train(one); });
         CHECK(wanted[2] == 0);
-        for (int stages = 1; stages <= 3; ++stages)
-            for (int const devices : {1, 2, 3}) {
-                CAPTURE(stages);
-                CAPTURE(devices);
-                t many(training, {.devices = devices, .stages = stages});
-                CHECK(same_bits(train(many), wanted));
-            }
         using fixed = trainer<net, weighing, sgd, on<mesh<host, dp<2>, pp<2>>>, reproducible<fixed_tree, 6>>;
         fixed two_by_two({.learning_rate = 0.3f, .batch = 48, .seed = 5});
         CHECK(same_bits(train(two_by_two), wanted));
@@ -198,19 +191,12 @@ TEST_SUITE("trainer/weighted_losses") {
 
     TEST_CASE("so have weights that are held once, and double precision") {
         watchdog const guard("weighted losses");
-        auto const same = []<class Trainer>(std::type_identity<Trainer>, std::vector<int> const& stages) {
-            typename Trainer::options const training{
-                .learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6};
-            Trainer one(training);
-            auto const wanted = train(one);
-            for (int const s : stages)
-                for (int const devices : {2, 3}) {
-                    Trainer many(training, {.devices = devices, .stages = s});
-                    CHECK(same_bits(train(many), wanted));
-                }
+        auto const same = []<class Trainer>(std::type_identity<Trainer>) {
+            have_one_devices_bits<Trainer>({.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6},
+                                           {{2, 1}, {3, 1}, {2, 2}, {3, 2}}, [](Trainer& t) { return train(t); });
         };
-        same(std::type_identity<any<net, weighing, hold_weights<once>>>{}, {1, 2});
-        same(std::type_identity<any<net, weighing, precision<f64>>>{}, {1, 2});
+        same(std::type_identity<any<net, weighing, hold_weights<once>>>{});
+        same(std::type_identity<any<net, weighing, precision<f64>>>{});
     }
 
     TEST_CASE("equal weights of all classes are none, and what does not count is as if it were not there") {

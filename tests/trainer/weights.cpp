@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/files.hpp>
 #include <support/networks.hpp>
 
 #include <trireme/kernels/reference/activation.hpp>
@@ -34,8 +34,7 @@ namespace {
 using tiny = network<input<1, 28, 28>, avg_pool2d<14>, flatten, linear<10>>;
 
 template<class Network, class Optimizer, class Place, class... Policies>
-using holding = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>,
-                        reproducible<fixed_tree, dynamic>, hold_weights<Place>, Policies...>;
+using holding = any_replicas<host, Network, cross_entropy, Optimizer, hold_weights<Place>, Policies...>;
 
 template<class T>
 struct run {
@@ -229,24 +228,10 @@ void refused(std::function<void(file_content&)> const& change, std::vector<std::
     some_steps(to); // it goes on
 }
 
-/// PyTorch's resnet([4, 8, 12]) of make_golden_residual.py, with the names of its modules.
-template<std::size_t C, std::size_t S = 1>
-using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
-template<std::size_t C, std::size_t S = 1>
-using body = sequential<named<"conv1", conv3<C, S>>, named<"bn1", batch_norm<>>, relu, named<"conv2", conv3<C>>,
-                        named<"bn2", batch_norm<>>>;
-template<std::size_t C>
-using plain = sequential<named<"", residual<body<C>>>, relu>;
-template<std::size_t C>
-using halving = sequential<named<"", residual<body<C, 2>, named<"conv3", conv2d<C, kernel<1>, stride<2>>>>>, relu>;
-using resnet = network<input<1, 28, 28>, sequential<conv3<4>, batch_norm<>, relu>, sequential<repeat<2, plain<4>>>,
-                       sequential<halving<8>, plain<8>>, sequential<halving<12>, plain<12>>, global_avg_pool2d, flatten,
-                       linear<10>>;
-
 /// Writes `path` with the loss of the first 256 training images, or reads what PyTorch has made of it.
 void exchange_with_pytorch(std::string const& path) {
     CAPTURE(path);
-    using resnet_trainer = on_some<resnet>;
+    using resnet_trainer = on_some<as_in_the_book::resnet<4, 8, 12>>; // that of make_golden_residual.py
     auto const images = fashion_mnist::load().train;
     if (auto const torch = path + ".torch"; std::filesystem::exists(torch)) {
         resnet_trainer ours({.batch = 64, .seed = 1}, {.devices = 1}), theirs({.batch = 64, .seed = 2}, {.devices = 2});

@@ -3,8 +3,9 @@
 #include <trireme/checkpoints.hpp>
 #include <trireme/weights.hpp>
 
-#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/files.hpp>
+#include <support/messages.hpp>
 
 #include <cstddef>
 #include <limits>
@@ -30,12 +31,7 @@ inline constexpr T infinity = std::numeric_limits<T>::infinity();
 /// The text of the data_error that f() throws; empty if it throws none.
 template<class F>
 std::string refusal(F const& f) {
-    try {
-        f();
-    } catch (data_error const& e) {
-        return e.what();
-    }
-    return {};
+    return test_support::text_of_error<data_error>(f, "");
 }
 
 /// The index of a value among the parameters or the buffers.

@@ -66,6 +66,10 @@ TEST_SUITE("kernels/blocks/activation") {
         all_functions<double>();
         all_functions<bf16>();
     }
+
+    TEST_CASE_TEMPLATE("a value that no kernel has written equals no result", T, float, double, bf16) {
+        CHECK(apart(unset<T>(1), wide(std::vector<T>(1)), 1) > 1);
+    }
 }
 
 } // namespace device_blocks_activation_test

@@ -6,6 +6,7 @@
 #include <trireme/kernels/reference/conv2d.hpp>
 
 #include <kernels/blocks/rig.hpp>
+#include <kernels/cases.hpp>
 
 #include <doctest/doctest.h>
 
@@ -16,29 +17,15 @@
 namespace device_blocks_conv2d_test {
 using namespace trireme;
 using namespace blocks_test;
+using kernel_cases::sizes;
 
 namespace {
-
-template<class G>
-struct sizes {
-    static constexpr std::size_t x = G::channels * G::height * G::width;
-    static constexpr std::size_t w = G::out_channels * G::channels * G::kernel * G::kernel;
-    static constexpr std::size_t b = G::out_channels;
-    static constexpr std::size_t y = G::out_channels * G::out_height * G::out_width;
-    static constexpr std::size_t taps = G::channels * G::kernel * G::kernel;
-};
 
 template<class G, class T>
 void blocks_equal_reference(std::size_t samples, std::size_t scratch = 1 << 20) {
     using size = sizes<G>;
     INFO("TRIREME_TEST_SEED=", numbers::seed());
-    CAPTURE(G::channels);
-    CAPTURE(G::height);
-    CAPTURE(G::width);
-    CAPTURE(G::out_channels);
-    CAPTURE(G::kernel);
-    CAPTURE(G::padding);
-    CAPTURE(G::stride);
+    CAPTURE(kernel_cases::text_of_conv2d<G>());
     CAPTURE(samples);
     CAPTURE(scratch);
     CAPTURE(sizeof(T));

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -20,6 +19,8 @@
 
 namespace blocks_test {
 
+using numbers::uniform;
+using numbers::unset;
 using rehearsal_kernels = trireme::rehearsal::kernels;
 using trireme::rehearsal_runtime::stage;
 using trireme::rehearsal_runtime::timing;
@@ -52,20 +53,6 @@ bool same_in_every_order(std::size_t samples, std::size_t scratch_bytes, Result&
         same = same && (first.empty() || std::memcmp(result.data(), first.data(), first.size() * sizeof first[0]) == 0);
     }
     return same;
-}
-
-/// numbers::uniform for bf16 as well.
-template<class T>
-std::vector<T> uniform(std::uint32_t which, std::size_t n, double size = 1) {
-    auto const wide = numbers::uniform<trireme::accumulate_t<T>>(which, n, size);
-    std::vector<T> values(n);
-    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>(wide[i]);
-    return values;
-}
-
-template<class T>
-std::vector<T> unset(std::size_t n) {
-    return std::vector<T>(n, static_cast<T>(std::numeric_limits<trireme::accumulate_t<T>>::quiet_NaN()));
 }
 
 /// The reference computes with these values, and gives such.

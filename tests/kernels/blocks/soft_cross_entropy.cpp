@@ -4,6 +4,7 @@
 #include <trireme/kernels/reference/soft_cross_entropy.hpp>
 
 #include <kernels/blocks/rig.hpp>
+#include <kernels/cases.hpp>
 
 #include <doctest/doctest.h>
 
@@ -16,23 +17,11 @@
 namespace device_blocks_soft_cross_entropy_test {
 using namespace trireme;
 using namespace blocks_test;
+using kernel_cases::some_weights;
 
 namespace {
 
 constexpr int none = std::numeric_limits<int>::min();
-
-/// Weights of classes: 0.5, 1, 1.5, 0, and so on.
-template<std::size_t Classes>
-struct some_weights {
-    struct list {
-        double of[Classes] = {};
-        constexpr list() noexcept {
-            for (std::size_t c = 0; c < Classes; ++c) of[c] = c % 4 == 3 ? 0 : 0.5 + 0.5 * double(c % 4);
-        }
-    };
-    static constexpr list all{};
-    static constexpr double const (&of)[Classes] = all.of;
-};
 
 template<class Targets, std::size_t Classes, class T>
 void blocks_equal_reference(std::size_t samples, int ignored) {

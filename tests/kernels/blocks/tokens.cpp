@@ -21,6 +21,7 @@
 #include <trireme/kernels/soft_targets.hpp>
 
 #include <kernels/blocks/rig.hpp>
+#include <kernels/cases.hpp>
 
 #include <doctest/doctest.h>
 
@@ -36,6 +37,7 @@
 namespace blocks_tokens_test {
 using namespace trireme;
 using namespace blocks_test;
+using kernel_cases::some_weights;
 
 namespace {
 
@@ -330,10 +332,6 @@ void cross_entropy_equals_reference(std::size_t samples) {
     CHECK(loss == alone);
 }
 
-struct some_weights {
-    static constexpr double of[] = {0.5, 2, 0, 1, 1.5};
-};
-
 /// Some labels are ignored, if Targets ignores -1.
 template<class Targets, class G, class A>
 void soft_cross_entropy_equals_reference(std::size_t samples) {
@@ -427,7 +425,7 @@ void all_kernels() {
         attention_equals_reference<attention_geometry<1, 4, 1, true>, A>(samples);
         cross_entropy_equals_reference<token_geometry<6, 10>, A>(samples);
         cross_entropy_equals_reference<token_geometry<3, 65>, A>(samples);
-        soft_cross_entropy_equals_reference<soft_targets<5, 10, some_weights, -1>, token_geometry<9, 5>, A>(samples);
+        soft_cross_entropy_equals_reference<soft_targets<5, 10, some_weights<5>, -1>, token_geometry<9, 5>, A>(samples);
         soft_cross_entropy_equals_reference<soft_targets<70, 0, void, -1>, token_geometry<5, 70>, A>(samples);
         soft_cross_entropy_equals_reference<soft_targets<70, 20, void, no_label>, token_geometry<5, 70>, A>(samples);
         linear_is_that_of_rows<linear_geometry<17, 3>, 5, A>(samples);

@@ -37,9 +37,12 @@
 #include <vector>
 
 using namespace trireme;
+using numbers::unset;
 using on_gpu::allowed;
+using on_gpu::applied;
 using on_gpu::array;
 using on_gpu::distance;
+using on_gpu::sloped;
 using on_gpu::widened;
 
 namespace cuda_test {
@@ -64,26 +67,6 @@ template<class T>
 TRIREME_NOINLINE void check_near(std::vector<T> const& result, std::vector<double> const& truth, char const* what) {
     CAPTURE(what);
     CHECK(distance(result, truth) < allowed<T>);
-}
-
-template<class T>
-std::vector<T> unset(std::size_t n) {
-    if constexpr (std::is_same_v<T, bf16>)
-        return std::vector<T>(n, bf16(std::numeric_limits<float>::quiet_NaN()));
-    else
-        return numbers::unset<T>(n);
-}
-
-/// F applied to values, and a gradient times F's slope where `input` is what F gave.
-template<class F>
-std::vector<double> applied(std::vector<double> values) {
-    for (auto& v : values) v = F::value(v);
-    return values;
-}
-template<class F>
-std::vector<double> sloped(std::vector<double> gradient, std::vector<double> const& input) {
-    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] *= F::slope(input[i], input[i]);
-    return gradient;
 }
 
 /// Layers with weights and a bias share these checks. `Layer` says how to call its kernels. Parameters and gradients,

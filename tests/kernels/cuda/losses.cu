@@ -15,6 +15,7 @@
 #include <trireme/kernels/reference/value_loss.hpp>
 
 #include "on_gpu.hpp"
+#include <kernels/cases.hpp>
 #include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
@@ -23,6 +24,7 @@
 #include <vector>
 
 using namespace trireme;
+using kernel_cases::some_weights;
 using on_gpu::allowed;
 using on_gpu::array;
 using on_gpu::distance;
@@ -30,18 +32,6 @@ using on_gpu::widened;
 
 namespace cuda_losses_test {
 namespace {
-
-template<std::size_t Classes>
-struct some_weights {
-    struct list {
-        double of[Classes] = {};
-        constexpr list() noexcept {
-            for (std::size_t c = 0; c < Classes; ++c) of[c] = 0.5 * double(c % 4);
-        }
-    };
-    static constexpr list all{};
-    static constexpr double const (&of)[Classes] = all.of;
-};
 
 template<class Targets, std::size_t Classes, class T>
 void soft_cross_entropy_matches() {

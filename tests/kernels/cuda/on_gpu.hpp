@@ -86,6 +86,20 @@ std::vector<double> widened(std::vector<T> const& values) {
     return wide;
 }
 
+/// F applied to values.
+template<class F>
+std::vector<double> applied(std::vector<double> values) {
+    for (auto& v : values) v = F::value(v);
+    return values;
+}
+
+/// A gradient times F's slope where `input` is the output of F.
+template<class F>
+std::vector<double> sloped(std::vector<double> gradient, std::vector<double> const& input) {
+    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] *= F::slope(input[i], input[i]);
+    return gradient;
+}
+
 /// |result - truth| / |truth|, |result| where the truth is 0; infinite if anything is a NaN, or sizes differ.
 template<class T>
 double distance(std::vector<T> const& result, std::vector<double> const& truth) {

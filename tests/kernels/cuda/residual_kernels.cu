@@ -28,8 +28,10 @@
 
 using namespace trireme;
 using on_gpu::allowed;
+using on_gpu::applied;
 using on_gpu::array;
 using on_gpu::distance;
+using on_gpu::sloped;
 using on_gpu::staged;
 using on_gpu::widened;
 
@@ -47,17 +49,6 @@ std::vector<double> by_sample(std::vector<T> const& values, std::size_t samples)
 template<class T>
 std::vector<double> by_value(std::vector<T> const& values, std::size_t samples) {
     return by_sample(values, values.size() / samples);
-}
-
-template<class F>
-std::vector<double> applied(std::vector<double> values) {
-    for (auto& v : values) v = F::value(v);
-    return values;
-}
-template<class F>
-std::vector<double> sloped(std::vector<double> gradient, std::vector<double> const& input) {
-    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] *= F::slope(input[i], input[i]);
-    return gradient;
 }
 
 /// The first `count` of `Samples` samples.

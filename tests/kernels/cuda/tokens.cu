@@ -30,6 +30,7 @@
 #include <vector>
 
 using namespace trireme;
+using numbers::uniform;
 using on_gpu::allowed;
 using on_gpu::array;
 using on_gpu::distance;
@@ -40,21 +41,13 @@ namespace {
 
 constexpr std::size_t samples = 5;
 
-/// Values, and their gradients, which may be narrower than parameters.
-template<class A>
-std::vector<A> uniform(std::uint32_t which, std::size_t n, double size = 1) {
-    std::vector<A> values;
-    for (auto const wide : numbers::uniform<accumulate_t<A>>(which, n, size)) values.push_back(static_cast<A>(wide));
-    return values;
-}
-
 template<class G, class T, class A = T>
 void embedding_matches() {
     CAPTURE(sizeof(A));
     std::size_t const n = samples * G::tokens, values = n * G::width;
     std::vector<T> staged(n);
     for (std::size_t i = 0; i < n; ++i) staged[i] = static_cast<T>(i * i % 7 * (G::vocabulary - 1) / 6);
-    auto const w = numbers::uniform<T>(0, G::vocabulary * G::width);
+    auto const w = uniform<T>(0, G::vocabulary * G::width);
     auto const dy = uniform<A>(1, values);
     auto const wide_x = widened(staged), wide_w = widened(w), wide_dy = widened(dy);
     std::vector<double> y(values), dw = wide_w;
@@ -83,7 +76,7 @@ void positions_match() {
     CAPTURE(sizeof(A));
     constexpr std::size_t size = G::tokens * G::width;
     auto const x = uniform<A>(0, samples * size), dy = uniform<A>(1, samples * size);
-    auto const w = numbers::uniform<T>(2, size);
+    auto const w = uniform<T>(2, size);
     auto const wide_x = widened(x), wide_dy = widened(dy), wide_w = widened(w);
     std::vector<double> y(x.size()), dw = wide_w;
     for (std::size_t s = 0; s < samples; ++s) {
@@ -109,7 +102,7 @@ void layer_norm_matches() {
     CAPTURE(sizeof(A));
     constexpr std::size_t size = G::tokens * G::width;
     auto const x = uniform<A>(0, samples * size), dy = uniform<A>(1, samples * size);
-    auto const w = numbers::uniform<T>(2, G::width), b = numbers::uniform<T>(3, G::width);
+    auto const w = uniform<T>(2, G::width), b = uniform<T>(3, G::width);
     auto const wide_x = widened(x), wide_dy = widened(dy), wide_w = widened(w), wide_b = widened(b);
     std::vector<double> y(x.size()), dx(x.size()), dw = wide_w, db = wide_b;
     for (std::size_t s = 0; s < samples; ++s) {
@@ -140,7 +133,7 @@ void rms_norm_matches() {
     CAPTURE(sizeof(A));
     constexpr std::size_t size = G::tokens * G::width;
     auto const x = uniform<A>(0, samples * size), dy = uniform<A>(1, samples * size);
-    auto const w = numbers::uniform<T>(2, G::width);
+    auto const w = uniform<T>(2, G::width);
     auto const wide_x = widened(x), wide_dy = widened(dy), wide_w = widened(w);
     std::vector<double> y(x.size()), dx(x.size()), dw = wide_w;
     for (std::size_t s = 0; s < samples; ++s) {
@@ -226,7 +219,7 @@ void cross_entropy_matches() {
     CAPTURE(sizeof(A));
     std::size_t const rows = samples * G::tokens;
     auto const x = uniform<A>(0, rows * G::width, 5);
-    auto const weight = numbers::uniform<T>(1, samples);
+    auto const weight = uniform<T>(1, samples);
     std::vector<int> targets(rows), correct(samples);
     for (std::size_t i = 0; i < rows; ++i) targets[i] = static_cast<int>(i * 7919 % G::width);
     auto const wide_x = widened(x), wide_weight = widened(weight);
@@ -261,7 +254,7 @@ void soft_cross_entropy_matches() {
     CAPTURE(sizeof(A));
     std::size_t const rows = samples * G::tokens;
     auto const x = uniform<A>(0, rows * G::width, 5);
-    auto const weight = numbers::uniform<T>(1, samples);
+    auto const weight = uniform<T>(1, samples);
     std::vector<int> labels(rows), correct(samples);
     for (std::size_t i = 0; i < rows; ++i)
         labels[i] = i % 3 == 0 && !Targets::counts(-1) ? -1 : static_cast<int>(i * 7919 % G::width);

@@ -174,7 +174,7 @@ public:
         if (!process_.is_this()) return; // what is shared belongs to the process that was forked
         inside_ = false;
         pause();
-        // an exception that has not been caught yet is not known here, and follows
+        // an exception that has not been caught yet is not known here, and follows if it leaves the group's function
         if (!state_->stopped().load()) state_->stop(rank_, std::current_exception());
         auto const limit = deadline::in(state_->withdrawal_limit());
         for (int r = 0; r < state_->size(); ++r)

@@ -43,6 +43,10 @@ struct agreed_text : bounded_text<4000> {
     }
 };
 
+/// The message of a rank whose program has caught an exception that ended a collective, and goes on.
+inline constexpr char const* given_up_collective =
+    "a collective of this group was given up after an exception: make a new group";
+
 /// Why a group of processes was stopped: an exception in a form that other processes can throw again.
 struct stop_reason {
     enum class kind : int { unknown, deadline, mismatch, lost, failed };

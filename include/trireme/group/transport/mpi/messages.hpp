@@ -324,8 +324,7 @@ private:
     }
 
     void check_withdrawn() const {
-        if (withdrawn_ && !stopped_)
-            throw usage_error("a collective of this group was given up after an exception: make a new group");
+        if (withdrawn_ && !stopped_) throw usage_error(given_up_collective);
     }
 
     /// The rank that this one waits for: of the messages that are not over those that it receives first; -1 for none.

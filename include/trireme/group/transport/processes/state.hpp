@@ -74,12 +74,13 @@ struct process_slot : step_slot<shared_progress> {
 };
 
 struct process_table {
-    static constexpr std::uint64_t layout = 0x5472697265'0004; ///< changes with what stands below
+    static constexpr std::uint64_t layout = 0x5472697265'0005; ///< changes with what stands below
     std::uint64_t magic = layout;
     std::uint64_t slot_bytes = sizeof(process_slot);
     int ranks = 0;
     std::atomic<bool> stopped{false};
-    std::atomic<int> reason{0}; ///< 0: none; 1: being written; 2: below
+    std::atomic<int> reason{0};   ///< 0: none; 1: being written; 2: below
+    std::atomic<int> gave_up{-1}; ///< the first rank that an exception took out of a collective
     stop_reason why;
 
     static std::size_t bytes_for(int ranks) noexcept {
@@ -169,24 +170,31 @@ public:
     /// one leaves the place to the next.
     void stop(int rank, std::exception_ptr const& why) noexcept {
         if (!process_.is_this()) return;
-        if (why != nullptr) give_reason(stop_reason::of(rank, why));
-        table_.stopped.store(true, std::memory_order_seq_cst);
-        for (int r = 0; r < size(); ++r)
-            for (auto& lane : slot(r).lanes) lane.steps.wake();
+        int none = -1;
+        if (why != nullptr)
+            give_reason(stop_reason::of(rank, why));
+        else
+            table_.gave_up.compare_exchange_strong(none, rank);
+        end_waits();
     }
 
-    /// The reason, as the exception it was on the rank that stopped the group.
+    /// The reason, as the exception it was on the rank that stopped the group. Without one a function has caught the
+    /// exception that took its rank out of a collective: usage_error on that rank.
     [[noreturn]] TRIREME_COLD void throw_stopped() const {
-        // a rank that stops the group first and knows the reason later is given a moment
-        for (int i = 0; i < 500 && table_.reason.load(std::memory_order_acquire) != 2; ++i)
+        auto const gave_up = [this] { return table_.gave_up.load(std::memory_order_relaxed); };
+        // a rank that stops the group first and knows the reason later is given a moment; this one may have caught it
+        for (int i = 0; i < 500 && gave_up() != rank_ && !has_reason(); ++i)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        if (table_.reason.load(std::memory_order_acquire) != 2) stop_reason().raise();
-        table_.why.raise();
+        if (has_reason()) table_.why.raise();
+        if (gave_up() < 0) stop_reason().raise();
+        if (gave_up() == rank_) throw usage_error(given_up_collective);
+        throw device_error(known_as(gave_up()), nullptr, given_up_collective);
     }
 
     void stop(stop_reason const& why) noexcept {
-        if (process_.is_this()) give_reason(why);
-        stop(rank_, nullptr);
+        if (!process_.is_this()) return;
+        give_reason(why);
+        end_waits();
     }
 
     // ---- looking after peers ----
@@ -338,6 +346,13 @@ private:
                             "; noticed by rank " + std::to_string(known_as(rank_)));
         } catch (...) {} // no memory for more words
         stop(reason);
+    }
+
+    bool has_reason() const noexcept { return table_.reason.load(std::memory_order_acquire) == 2; }
+    void end_waits() noexcept {
+        table_.stopped.store(true, std::memory_order_seq_cst);
+        for (int r = 0; r < size(); ++r)
+            for (auto& lane : slot(r).lanes) lane.steps.wake();
     }
 
     void give_reason(stop_reason const& why) noexcept {

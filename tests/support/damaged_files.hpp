@@ -2,13 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "files.hpp"
-
 #include <trireme/core/errors.hpp>
 
 #include <doctest/doctest.h>
+#include <support/files.hpp>
+#include <support/seed.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <random>
+#include <string>
 #include <string_view>
 
 // Random damage to files: readers refuse it with an error of ours, or read what is there.
@@ -49,13 +53,11 @@ inline bytes damaged(bytes whole, std::string_view spice, std::mt19937& random) 
 }
 
 /// Function `read`, called with the paths of `times` damaged copies, refuses this many. Anything but data_error and
-/// usage_error fails the test. The seed is printed; TRIREME_TEST_SEED replays it.
+/// usage_error fails the test.
 template<class Read>
 int refused_when_damaged(int times, bytes const& whole, std::string_view spice, Read const& read) {
-    auto const first = seed();
-    MESSAGE("TRIREME_TEST_SEED=", first);
     folder const somewhere;
-    std::mt19937 random(first);
+    std::mt19937 random(test_seed());
     int refused = 0;
     for (int i = 0; i < times; ++i) {
         auto const path = somewhere.write("damaged", damaged(whole, spice, random));

@@ -6,10 +6,10 @@
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
-#include <schedule/own_schedules.hpp>
 #include <support/allocation_hook.hpp>
 #include <support/compare.hpp>
 #include <support/networks.hpp>
+#include <support/own_schedules.hpp>
 #include <support/sanitizers.hpp>
 
 #include <cmath>
@@ -25,8 +25,7 @@ using dense = network<input<1, 28, 28>, flatten, linear<24>, repeat<8, relu, lin
 
 /// A trainer of any number of replicas and stages.
 template<class Device, class Network, class... Policies>
-using any_pipeline = trainer<Network, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
-                             reproducible<fixed_tree, dynamic>, Policies...>;
+using any_pipeline = test_networks::any_stages<Device, Network, cross_entropy, sgd_momentum, Policies...>;
 
 /// A short training with full, short and very short batches, tests, and an epoch leaves this; with sanitizers less
 /// of each.

@@ -4,6 +4,8 @@
 
 #include <support/failed_checks.hpp>
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -146,3 +148,16 @@ private:
     std::vector<pid_t> processes_;
     std::vector<ending> endings_;
 };
+
+/// Waits until all ranks have ended, for `limit` at the most: each but `except` has ended with code 0.
+inline void all_end_well(forked_ranks& ranks, std::chrono::duration<double> limit, int except = -1) {
+    int rank = 0;
+    for (auto const& end : ranks.wait(limit)) {
+        CAPTURE(rank);
+        CAPTURE(end.ended);
+        CAPTURE(end.signal);
+        CAPTURE(end.said);
+        if (rank != except) CHECK(end.code == 0);
+        ++rank;
+    }
+}
