@@ -29,6 +29,7 @@ public:
 
     collective_call enter(collective_call const& call) {
         base::require_outside(call);
+        staged_out_ = nullptr; // a call that was given up leaves its own
         users_ = call;
         return base::enter(in_windows(call));
     }
