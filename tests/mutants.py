@@ -46,7 +46,7 @@ LEAST = 80         # mutations
 LEAST_NOTICED = 95 # of a hundred
 COMPILE_LIMIT = 1200 # seconds; machines may be shared
 RUN_LIMIT = 120      # seconds: a program that takes longer hangs
-SUPPORT = ('support/golden', 'support/allocation_hook') # linked to tests that include their headers
+SUPPORT = ('support/golden', 'support/allocation_hook') # linked to tests that need them
 PROVED = re.compile(r'static assertion|constant expression|constexpr|overflow') # what a compiler finds wrong in C++
 
 
@@ -219,11 +219,12 @@ class Workshop:
         for entry in commands: # the first is that for this machine
             source = (pathlib.Path(entry['directory']) / entry['file']).resolve()
             self.commands.setdefault(source.relative_to(self.tree.resolve()).as_posix(), shlex.split(entry['command']))
-        self.main, *support = (self.compiled(name, base, None) for name in ('main', *SUPPORT))
-        self.support = dict(zip(SUPPORT, support))
-        for name, made in {'main': self.main, **self.support}.items():
+        objects = {name: self.compiled(name, base, None) for name in ('main', *SUPPORT)}
+        for name, made in objects.items():
             if made is None:
                 raise Wrong(f'tests/{name}.cpp does not compile:\n' + self.log(base / f'{name.replace("/", "-")}.log'))
+        self.main, self.support = objects['main'], base / 'libsupport.a' # a test's own functions go first
+        checked(['ar', 'rcs', self.support, *(objects[name] for name in SUPPORT)], base, base / 'ar.log', 'ar')
         self.running = threading.Lock() # one program at a time: many have more threads than there are processors
         self.fit, self.locks = {}, collections.defaultdict(threading.Lock)
 
@@ -259,9 +260,7 @@ class Workshop:
                 raise Wrong(f'the replacement is no C++ here: {first}')
             return f'the compiler: {first[:100]}'
         program = folder / name
-        needed = ['-ldnnl'] if test.startswith('onednn/') else []
-        text = (self.tree / 'tests' / f'{test}.cpp').read_text(encoding='ascii')
-        needed += [made for name, made in self.support.items() if f'{name}.hpp' in text] # the test's functions go first
+        needed = [self.support, *(['-ldnnl'] if test.startswith('onednn/') else [])]
         checked([*shlex.split(os.environ['CXX']), made, self.main, '-o', program, *needed, '-pthread', '-lz', '-ldl'],
                 folder, folder / f'{name}.link', 'linking ' + test)
         made.unlink()
