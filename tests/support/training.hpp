@@ -4,12 +4,11 @@
 
 #include <support/compare.hpp>
 #include <support/networks.hpp>
+#include <support/require.hpp>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 // Short trainings that tests compare with one another.
@@ -45,9 +44,7 @@ struct unseen {
 template<class Trainer, class Look = unseen>
 outcome<typename Trainer::value_type> trained(settings<Trainer> s, std::vector<std::size_t> const& sizes,
                                               Look const& look = {}) {
-    auto const require = [](bool right, std::string const& otherwise) {
-        if (!right) throw std::runtime_error(otherwise);
-    };
+    using test_support::require;
     s.training.learning_rate = 0.03f;
     s.training.seed = 3;
     Trainer t(s.training, s.run);

@@ -26,8 +26,7 @@ using namespace std::chrono_literals;
 namespace {
 
 using faulty = any_layout<small, sgd, with_faults<planned_faults>>;
-using faulty_once = trainer<small, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>, reproducible<fixed_tree, dynamic>,
-                            hold_weights<once>, with_faults<planned_faults>>;
+using faulty_once = any_replicas<host, small, cross_entropy, sgd, hold_weights<once>, with_faults<planned_faults>>;
 
 /// True if the error names the device, and the task and step, but where the fault was between two tasks.
 bool names_the_place(device_error const& e, fault_point at) {

@@ -43,8 +43,8 @@ namespace {
 using narrow = network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<12>, repeat<5, relu, linear<12>>, linear<10>>;
 
 template<class Network, class... Policies>
-using faulty = trainer<Network, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
-                       reproducible<fixed_tree, dynamic>, with_faults<task_faults>, Policies...>;
+using faulty =
+    test_networks::any_stages<host, Network, cross_entropy, sgd_momentum, with_faults<task_faults>, Policies...>;
 using plain = faulty<narrow>;
 using tied_and_clipped = faulty<test_tying::often, clip_norm>;
 
