@@ -58,6 +58,7 @@ fi
 
 want_build_tools
 [ -z "$cuda" ] || find_nvcc
+[ ! -e "$root/bench/$name/packages.txt" ] || want_command pkg-config pkg-config "finds the peers"
 while read -r package header why; do
     case $package in '' | '#'*) ;; *) want_header "$header" "$package" "$why" ;; esac
 done <<EOF

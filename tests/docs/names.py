@@ -76,6 +76,7 @@ class Tree:
         self.words = {word for text in self.files.values() for word in WORD.findall(text)}
         self.words |= {part for name in self.files for part in WORD.findall(name)}
         self.code = {word for text in self.files.values() for word in WORD.findall(STRING.sub('', text))}
+        self.code |= {pathlib.PurePath(name).stem for name in self.files if re.fullmatch(r'examples/\w+\.cpp', name)}
         self.codes = {code for name, text in self.files.items() if name.startswith('include/')
                       for code in re.findall(r'TRI\d{4}', text)}
         self.options = set(re.findall(r"^option\('(\w+)'", self.files['meson_options.txt'], flags=re.M))
