@@ -138,7 +138,7 @@ make_ready() { # cuda, meson, g++, clang, user or tools
     g++) enter "package=g++; $newest $install g++-\$newest; echo export CXX=g++-\$newest >/setting" ;;
     clang) enter "package=clang; $newest $install clang-\$newest g++; echo export CXX=clang++-\$newest >/setting" ;;
     user) enter 'useradd --create-home someone; chown -R someone /trireme
-        echo "exec su someone -c \"\$1\"" >/setting' ;;
+        echo "exec su someone -c \"set -e; \$1\"" >/setting' ;;
     tools) enter "$install g++ meson ninja-build cmake make pkg-config zlib1g-dev" ;;
     esac
 }
@@ -156,7 +156,10 @@ try() { # RELEASE THINGS COMMANDS
     for thing in $2; do
         make_ready "$thing" || { : "${why:=$thing cannot be made ready there}"; return 77; }
     done
-    enter "$3"
+    code=0
+    enter "$3" || code=$?
+    [ "$code" -ne 77 ] || code=1 # its commands cannot be what is not tried
+    return "$code"
 }
 
 system='' inside=''
@@ -185,6 +188,7 @@ for cell in $chosen; do
     *) result="FAILED (exit code $status), see $log" failed=$((failed + 1)) ;;
     esac
     printf '%-24s %-10s %8s  %s\n' "$cell" "$release" $(($(date +%s) - begin)) "$result"
+    case $result in 'not tried'*) echo "left out: $cell: $why" ;; esac
     case $result in FAILED*) tail -n 30 "$log" | sed 's/^/    /' ;; esac
 done
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -25,7 +25,8 @@ PARTS = ['build', 'test', 'example', 'micro', 'bench', 'sanitize']
 # What bench/gpu/bench.py calls its rows.
 MICRO_ROWS = ['step', 'all_reduce', 'kernel']
 BENCH_ROWS = {'lenet': 'lenet-gpu', 'resnet': 'resnet18-gpu', 'gpt': 'gpt-gpu'}
-COUNTED = re.compile(r'test cases: +\d+ \| +(\d+) passed \| +(\d+) failed')
+COUNTED = re.compile(r'(?:test cases: +\d+ \| +|^)(\d+) passed(?: \||,) +(\d+) failed', re.M)
+SUMMARY = re.compile(r'ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard')
 LOG_CHARACTERS = 200_000  # of one command
 
 
@@ -102,10 +103,10 @@ class Report:
                 print(f'{row["case"][:44]:44} {peer:24} {row["ours"]:10.5g} {row["theirs"]:10.5g} {row["unit"]:9} '
                       f'{row["ratio"]:6.2f} {100 * row["spread"]:6.1f}%')
         failed = [p for p in self.parts if p['result'] not in ('ok', 'skipped', 'out of time')]
-        print(f'\n{sum(p["result"] == "ok" for p in self.parts)} passed, {len(failed)} failed'
-              + (f', {n} skipped' if (n := len(self.parts) - len(failed)
-                                      - sum(p["result"] == "ok" for p in self.parts)) else ''), flush=True)
-        return 1 if failed else 0
+        passed = sum(p['result'] == 'ok' for p in self.parts)
+        skipped = len(self.parts) - len(failed) - passed
+        print(f'\n{passed} passed, {len(failed)} failed' + (f', {skipped} skipped' if skipped else ''), flush=True)
+        return 1 if failed or not passed else 0
 
 
 def missing(what, remedy):
@@ -248,20 +249,34 @@ def configure_and_build(report, tools, folder, options, target, name, limit=280)
                 ' '.join(pathlib.Path(b).name for b in broken[:3]))
 
 
-def verdict(code, output):
+def forget_stale(report, tools, folder):
+    """Removes the programs of tests that this tree has no more, or whose build has not come to its end: an old one must
+    not stand for them."""
+    tests = folder / 'meson-info/intro-tests.json'
+    known = {pathlib.Path(test['cmd'][0]).name for test in json.loads(tests.read_text(encoding='utf-8'))} \
+        if tests.exists() else set()
+    _, missing = report.run([*tools.ninja, '-n', '-v', '-C', folder, 'cuda'], 30, tools.env)
+    for program in (folder / 'tests').glob('cu_*'):
+        if program.is_file() and (program.name not in known or re.search(rf'-o tests/{program.name}\s', missing)):
+            program.unlink()
+
+
+def verdict(code, output, sanitized=False):
     """Result and note of a test's program."""
     if code is None:
         return 'too late', output if 'no time' in output else ''
     counted = COUNTED.search(re.sub(r'\x1b\[[0-9;]*m', '', output))
-    errors = re.findall(r'ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard', output)
+    errors = SUMMARY.findall(output)
     note = f'{counted[1]} passed, {counted[2]} failed' if counted else ''
+    if code == 77:
+        return 'FAILED', 'nvidia-smi finds a GPU, and the program none that it can use: is the driver as new as the toolkit?'
     if errors and (n := max(int(a or b) for a, b in errors)):
-        note = f'{n} errors of the sanitizer; {note}'
-    if code == 0 and counted and counted[1] == counted[2] == '0':
-        return 'FAILED', 'no test case has run'  # doctest ends with 0 where no case has the name
-    if code == 0:
-        return 'ok', note
-    return ('skipped', '') if code == 77 else ('FAILED', note or f'exit code {code}')
+        return 'FAILED', f'{n} errors of the sanitizer; {note}'
+    if code != 0:
+        return 'FAILED', note or f'exit code {code}'
+    if not counted or counted[1] == counted[2] == '0':
+        return 'FAILED', 'no test case has run to its end'  # doctest ends with 0 where no case has the name
+    return ('FAILED', 'the sanitizer says nothing') if sanitized and not errors else ('ok', note)
 
 
 def cases_of(report, tools, program):
@@ -290,7 +305,7 @@ def run_tests(report, tools, programs, limit, prefix=(), label='', workers=1, en
         for name, result, begin, ended, done in pool.map(one, programs):
             note = ''
             if result is None:
-                result, note = verdict(*done)
+                result, note = verdict(*done, sanitized=bool(label))
                 # under a sanitizer everything is slow: what did not end in time has not failed
                 result = 'out of time' if result == 'too late' and label else result
                 if result == 'FAILED':
@@ -413,6 +428,7 @@ def parts(report, tools, work, packed, has_gpu, smi, wanted, rows):
     }
     if 'build' in wanted:
         build(report, tools, work, has_gpu)
+        forget_stale(report, tools, work / 'tests')
     programs = [p for p in sorted((work / 'tests/tests').glob('cu_*')) if p.is_file() and os.access(p, os.X_OK)]
     # kernels first: there a wrong address is most likely, and the rest of the library stands on them
     order = ['device_cuda_runtime', 'kernels_cuda_kernels', 'kernels_cuda', 'cuda_samples', 'cuda_peer', 'cuda_promises']

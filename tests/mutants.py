@@ -47,7 +47,8 @@ LEAST_NOTICED = 95 # of a hundred
 COMPILE_LIMIT = 1200 # seconds; machines may be shared
 RUN_LIMIT = 120      # seconds: a program that takes longer hangs
 SUPPORT = ('support/golden', 'support/allocation_hook') # linked to tests that need them
-PROVED = re.compile(r'static assertion|constant expression|constexpr|overflow') # what a compiler finds wrong in C++
+PROVED = re.compile(r'static[ _]assert|constant expression|constexpr|overflow') # what a compiler finds wrong in C++
+BROKEN = re.compile(r'Killed|[Nn]o space left|[Ii]nternal compiler error|[Oo]ut of memory') # says nothing of C++
 
 
 class Wrong(Exception):
@@ -255,7 +256,9 @@ class Workshop:
         made = self.compiled(test, folder, headers)
         if made is None:
             errors = [line for line in self.log(folder / f'{name}.log').splitlines() if 'error: ' in line]
-            place, _, first = errors[0].partition('error: ') if errors else ('', '', 'it does not end')
+            place, _, first = errors[0].partition('error: ') if errors else ('', '', 'no error')
+            if not errors or BROKEN.search(self.log(folder / f'{name}.log')):
+                raise Wrong(f'the compiler has not come to an end with tests/{test}.cpp: {first[:200]}')
             if headers is not None and f'{folder.name}/' in place and not PROVED.search(first):
                 raise Wrong(f'the replacement is no C++ here: {first}')
             return f'the compiler: {first[:100]}'
@@ -308,6 +311,8 @@ class Workshop:
         ninja = shutil.which('ninja') or 'ninja-build'
         log = self.base / 'suite.log'
         if run([ninja, '-k', '0', '-C', self.build, 'quick'], self.base, log, None) != 0:
+            if BROKEN.search(self.log(log)):
+                raise Wrong(f'the suite is not built, and not for its C++: {log}')
             return re.findall(r'^FAILED: *(?:\[[^]]*\] *)?(\S+)', self.log(log), re.M) or ['ninja quick']
         logs = self.build / 'meson-logs'
         for old in logs.glob('mutants*.json'): # Meson may append the setup's name

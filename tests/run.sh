@@ -79,8 +79,13 @@ rm -rf "$results"
 mkdir -p "$results"
 ninja=$(command -v ninja || command -v ninja-build)
 
+beside='' # the shells whose tests run beside
+
 finish() {
-    wait # for the tests that run beside
+    wait
+    for running in "$results"/*.running; do
+        [ ! -e "$running" ] || echo 'its tests did not come to their end' >>"${running%.running}.broken"
+    done
     for label in $(echo "$only" | tr ',' ' '); do
         case "$stages " in *" $label "*) ;; *) echo "is no stage of this run; these are:$stages" >"$results/$label.broken" ;; esac
     done
@@ -90,8 +95,12 @@ finish() {
 # shellcheck disable=SC2317 # trap calls it
 stopped() { # what had run until then still counts
     trap '' INT TERM HUP
-    # shellcheck disable=SC2046
-    kill $(jobs -p) 2>/dev/null || true
+    # shellcheck disable=SC2086
+    [ -z "$beside" ] || kill $beside 2>/dev/null || true
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do # until Meson has written what it knows
+        ls "$results"/*.running >/dev/null 2>&1 || break
+        sleep 1
+    done
     echo 'stopped before the end' >"$results/run.broken"
     for running in "$results"/*.running; do
         [ ! -e "$running" ] || keep_logs "$(basename "$running" .running)" "$(cat "$running")" || true
@@ -132,7 +141,8 @@ build() { # LABEL COMPILER TARGET 'SETUP OPTIONS'
     built=built
     (
         made=0
-        nice -n 5 env ${append:+"NVCC_APPEND_FLAGS=$append"} "$ninja" -j "$(nproc)" -k 0 -C "$folder" "$target" >"$log" 2>&1 || made=1
+        # ccache does not look at this variable
+        nice -n 5 env ${append:+"NVCC_APPEND_FLAGS=$append" "CCACHE_NAMESPACE=$append"} "$ninja" -j "$(nproc)" -k 0 -C "$folder" "$target" >"$log" 2>&1 || made=1
         times >"$log.times"
         exit $made
     ) || built='NOT BUILT'
@@ -156,10 +166,11 @@ build() { # LABEL COMPILER TARGET 'SETUP OPTIONS'
     [ -z "$timings" ] || python3 "$root/tests/summary.py" --timings "$folder/.ninja_log" "$since"
 }
 
-# Runs tests of one build folder, after those of another label.
+# Runs tests of one build folder, after those of another label, in a shell of its own.
 run_tests() { # AFTER LABEL FOLDER [meson test OPTIONS]
     after=$1 label=$2 folder=$3
     shift 3
+    trap 'exit 1' INT TERM HUP
     while [ -n "$after" ] && [ ! -e "$results/$after.tested" ]; do
         sleep 1
     done
@@ -174,7 +185,15 @@ END
     rm -f "$folder/meson-logs/$label"*.json # Meson appends the wrapper's name to the label
     echo "$folder" >"$results/$label.running"
     tested=tested
-    "$MESON" test -C "$folder" --no-rebuild --logbase "$label" "$@" >"$results/$label.tests" 2>&1 || tested='tested, FAILED'
+    "$MESON" test -C "$folder" --no-rebuild --logbase "$label" "$@" >"$results/$label.tests" 2>&1 &
+    running=$!
+    trap 'kill "$running" 2>/dev/null || true' INT TERM HUP # it ends its tests, and writes what they were
+    while
+        code=0
+        wait "$running" || code=$?
+        kill -0 "$running" 2>/dev/null # a signal ends the wait only
+    do :; done
+    [ "$code" -eq 0 ] || tested='tested, FAILED'
     times >"$results/$label.times"
     echo "$label: $tested, $(($(date +%s) - since)) s"
     computed "$results/$label.times"
@@ -182,6 +201,9 @@ END
         cat "$results/$label.tests"
         echo 'no test ran' >>"$results/$label.broken"
     }
+    # Meson writes its log when it ends; one that is killed has a part of it, in which nothing need have failed.
+    [ "$code" -eq 0 ] || grep -qE '"result": "(FAIL|TIMEOUT|ERROR|INTERRUPT|UNEXPECTEDPASS)"' "$folder/meson-logs/$label"*.json 2>/dev/null ||
+        echo "meson test ended with $code, and its log has no test that failed" >>"$results/$label.broken"
     rm -f "$results/$label.running"
     [ -z "$timings" ] || python3 "$root/tests/summary.py" --timings "$folder/meson-logs/$label"*.json
 }
@@ -195,6 +217,7 @@ stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
     build "$1" "$2" "$3" "$4" || return 0
     shift 4
     { run_tests "$previous" "$label" "$root/build/test-$label" "$@" || true; touch "$results/$label.tested"; } &
+    beside="$beside $!"
     previous=$label
 }
 
@@ -226,7 +249,7 @@ else
     stage "$first" "$cxx" push "-Dbench=enabled -Dcuda=disabled -Doptimization=1 $strict $together" $waits --no-suite isa --no-suite other_compilers
 fi
 # shellcheck disable=SC2086
-[ -z "$previous" ] || run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi &
+[ -z "$previous" ] || { run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi & beside="$beside $!"; }
 
 others=
 # shellcheck disable=SC2086
@@ -234,7 +257,8 @@ versions="[][$($cxx --version | head -n 1)]"
 for other in clang++ g++ clang++-14 clang++-16 clang++-19 clang++-21; do
     version=$("$other" --version 2>/dev/null | head -n 1)
     case $versions in *"[$version]"*) continue ;; esac # there is none, or it has another name
-    versions="$versions[$version]"
+    [ "$other" != "$first" ] || continue # one folder has the name, and CXX is what was asked for
+    versions="${versions}[$version]"
     others="$others $other"
     [ "$mode" = nightly ] || break # on a push one other compiler
 done
@@ -253,9 +277,12 @@ for other in $others; do
     [ "$mode" = nightly ] || others=
     break
 done
+[ -n "$others" ] || [ "$with_addresses" != "$cxx" ] || echo 'clang++: left out, there is no second compiler'
+other_tests=$programs
+[ "$mode" = nightly ] || other_tests="$files --no-suite headers" # without address checks it is the push's second compiler
 for other in $others; do
     # shellcheck disable=SC2086
-    stage "$other" "$other" quick "-Dcuda=disabled $together" $programs
+    stage "$other" "$other" quick "-Dcuda=disabled $together" $other_tests
 done
 v3=
 ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3

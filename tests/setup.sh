@@ -10,7 +10,10 @@ installed='' # whether a tool or a library was: a build folder that was configur
 
 want() { # PACKAGE WHY
     case " $packages " in *" $1 "*) return ;; esac
-    [ ! -e "${root:?}/build/unavailable/$1" ] || return 0 # told once; remove that file to be asked again
+    if [ -e "${root:?}/build/unavailable/$1" ]; then # remove that file to be asked again
+        echo "going on without $1, which apt has not had here: $2" >&2
+        return 0
+    fi
     packages="$packages $1"
     reasons="$reasons  $1: $2
 "
@@ -179,15 +182,15 @@ install_with_apt() {
     [ -z "$packages" ] || stop "no C++ compiler that is new enough: set CXX to one (g++ 12, clang++ 14 or newer)"
 }
 
-# Configures a build folder unless it is up to date: anew with another Meson or compiler, or if packages have just been
-# installed (Meson remembers what a compiler did not find), again with other options or sources (a new file is found only
-# then). Fails if Meson does.
+# Configures a build folder unless it is up to date: anew with another Meson, another compiler or other options (Meson
+# would keep those that are not given any more), or if packages have just been installed (it remembers what a compiler did
+# not find); again with other sources (a new file is found only then). Fails if Meson does.
 configure() { # FOLDER COMPILER SETUP_OPTIONS...
     folder=$1 compiler=$2
     shift 2
     # shellcheck disable=SC2086
-    tools="Meson $meson_version, $compiler, $($compiler --version | head -n 1)"
-    inputs="$* $(cd "$root" && python3 tests/scan.py tests && python3 tests/scan.py examples)"
+    tools="Meson $meson_version, $compiler, $($compiler --version | head -n 1), $*"
+    inputs=$(cd "$root" && python3 tests/scan.py tests && python3 tests/scan.py examples)
     if [ ! -e "$folder/build.ninja" ] || [ -n "$installed" ] || [ "$tools" != "$(cat "$folder/made_with" 2>/dev/null)" ]; then
         rm -rf "$folder"
         env CXX="$compiler" "$MESON" setup "$folder" "$root" "$@" || return 1

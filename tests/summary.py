@@ -13,7 +13,8 @@ summary.py --timings TEST_LOGS          what took longest in Meson's test logs
 A test that counts its own cases (doctest, the scripts here) counts as that many, any other as one. A test says that it
 leaves out a part of itself by MESSAGE("left out: ...") in a doctest case, which passes, or by print('left out: ...') in
 a script; each counts as skipped. A doctest program of which no case has run has failed: doctest itself ends with 0 where
-no name matches.
+no name matches. So has one that ends with 0 and says no counts: something has ended the process. A log that is cut short
+is a failure.
 """
 import json
 import pathlib
@@ -21,7 +22,8 @@ import re
 import sys
 
 COUNTS = [re.compile(r'^\[doctest\] test cases: +\d+ \| +(\d+) passed \| +(\d+) failed', re.M),
-          re.compile(r'^(\d+) passed, (\d+) failed$', re.M)]
+          re.compile(r'^(\d+) passed, (\d+) failed(?:, \d+ skipped)?$', re.M)]
+DOCTEST_PROGRAM = re.compile(r'/tests/(?:test|cu)_[^/ ]+$')
 CASE = re.compile(r'^TEST CASE: +(.*)')
 LEFT_OUT = re.compile(r'^(?:.*: MESSAGE: )?left out: *(.*)')
 
@@ -42,13 +44,21 @@ def left_out(output):
     return list(found)
 
 
+def is_doctest(command):
+    """Whether it is a doctest program, with a wrapper or without, and no script that is told of one."""
+    programs = [word for word in command if DOCTEST_PROGRAM.search(word)]
+    return bool(programs) and not any(pathlib.Path(word).name.startswith('python') for word in command)
+
+
 def count(entry):
     """Passed, failed, skipped cases of one test."""
     output = plain(entry)
     counted = [found for pattern in COUNTS if (found := pattern.search(output))]
     passed, failed = (int(counted[0][1]), int(counted[0][2])) if counted else (0, 0)
     if entry['result'] == 'OK':
-        if not counted:
+        if not counted and is_doctest(entry.get('command') or ()):
+            failed = 1 # the process has ended before doctest had
+        elif not counted:
             passed = 1
         elif passed + failed == 0:
             failed = 1 # no case has the name that was asked for
@@ -103,13 +113,18 @@ total = [0, 0, 0]
 folder = pathlib.Path(sys.argv[1])
 for path in sorted(folder.glob('*.json')):
     for line in path.read_text(encoding='utf-8').splitlines():
-        entry = json.loads(line)
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            total[1] += 1
+            print(f'---- {path.stem}: the log of its tests is cut short')
+            continue
         counts = count(entry)
         total = [a + b for a, b in zip(total, counts)]
         if counts[1]:
             print(f'---- {path.stem}: {entry["name"]}: {entry["result"]}, exit code {entry.get("returncode")}')
             if entry['result'] == 'OK' and counts[0] == 0:
-                print('no test case has run: look for the names that the test is started with')
+                print('no test case has run to its end: look for the names that the test is started with')
             output = (entry.get('stdout', '') + entry.get('stderr', '')).strip().splitlines()
             print('\n'.join(output[-60:]))
         if counts[2]:

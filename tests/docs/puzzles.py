@@ -172,7 +172,7 @@ def main():
 
     def judge(check):
         name, call, arguments = check
-        depends = (name, *arguments, *(solutions.values() if call is drawn else ()))
+        depends = (name, *arguments, *((*puzzles.values(), *solutions.values()) if call is drawn else ()))
         if known.knows(*depends):
             return ''
         fault = call(*arguments)

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Starts programs by the mpirun of one MPI library, and counts what is as it should be."""
+import contextlib
 import os
 import pathlib
 import re
@@ -24,6 +25,7 @@ over_tcp = {'OMPI_MCA_pml': 'ob1', 'OMPI_MCA_btl': 'self,tcp', 'OMPI_MCA_btl_tcp
             'OMPI_MCA_oob_tcp_if_include': 'lo', 'UCX_TLS': 'tcp,self', 'UCX_NET_DEVICES': 'lo'}
 has_networks = subprocess.run(['unshare', '-n', 'ip', 'link', 'set', 'lo', 'up'], capture_output=True).returncode == 0 \
     if shutil.which('unshare') and shutil.which('ip') else False
+environment['TRIREME_TEST_LAUNCHER'] = str(os.getpid())  # so that one test takes no rank of another for its own
 checks = Checks()
 
 
@@ -68,7 +70,8 @@ def orphans(path):
         left = []
         for entry in pathlib.Path('/proc').glob('[0-9]*'):
             try:
-                if os.readlink(entry / 'exe') == os.path.realpath(path):
+                if os.readlink(entry / 'exe') == os.path.realpath(path) and \
+                        f'TRIREME_TEST_LAUNCHER={os.getpid()}'.encode() in (entry / 'environ').read_bytes().split(b'\0'):
                     left.append(int(entry.name))
             except OSError:
                 pass
@@ -76,7 +79,8 @@ def orphans(path):
             return []
         time.sleep(0.1)
     for process in left:
-        os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
     return left
 
 

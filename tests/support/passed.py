@@ -62,10 +62,21 @@ def add(key, parts):
 
 def of(command, root, *parts):
     """What a compiler, with its flags, has been found to do of a tree, wherever that lies, and of these parts."""
-    return passed(version_of(command), *(word.replace(str(root), '.') for word in command), *parts)
+    return passed(version_of(command), *versions_of_libraries(), *(word.replace(str(root), '.') for word in command), *parts)
 
 
 def version_of(command):
-    """What a compiler, the first words of a command, says of itself."""
+    """What a compiler, the first words of a command, says of itself, and what it calls in the end."""
     words = 2 if pathlib.Path(command[0]).name == 'ccache' else 1
-    return subprocess.run([*command[:words], '--version'], stdout=subprocess.PIPE, check=False).stdout
+    asked = [command[:words], *([word.removeprefix('-ccbin=')] for word in command if word.startswith('-ccbin='))]
+    return b''.join(subprocess.run([*words, '--version'], stdout=subprocess.PIPE, check=False).stdout for words in asked)
+
+
+def versions_of_libraries():
+    """The headers that say them, of the libraries that programs here include."""
+    for name in ('doctest/doctest.h', 'CLI/Version.hpp', 'oneapi/dnnl/dnnl_version.h', 'zlib.h'):
+        path = pathlib.Path('/usr/include', name)
+        yield path.read_bytes() if path.is_file() else b''
+    for path in sorted([*pathlib.Path('/usr/lib').glob('*/openmpi/include/mpi.h'),
+                        *pathlib.Path('/usr/include').glob('*/mpich/mpi.h')]):
+        yield path.read_bytes()
