@@ -158,10 +158,17 @@ with tempfile.TemporaryDirectory() as name:
     expect(lost.returncode == 3 and said in lost.stderr and lost.stderr.count('\n') == 1 and '--save' not in lost.stderr,
            f'a loss that is not finite ends with {lost.returncode}: {lost.stderr}')
     step = int(re.search(r'the loss of training step (\d+) is', lost.stderr)[1])
-    # the update before it has left weights that are not finite: nobody could go on from them
+    # Roundings decide, and so instructions, whether the update before it has left weights that are finite. If not, nobody
+    # could go on from them.
     lost = run(*diverging, '--save', folder / 'not_finite')
-    expect(lost.returncode == 3 and 'values are not finite' in lost.stderr and 'nothing was saved' in lost.stderr and
-           not (folder / 'not_finite' / 'manifest.json').exists(), f'weights that are not finite are saved: {lost.stderr}')
+    saved = folder / 'not_finite' / 'manifest.json'
+    if saved.exists():
+        kept = json.loads(saved.read_text())
+        expect(lost.returncode == 3 and 'saved as it was before this step' in lost.stderr and
+               (kept['steps'], kept['updates']) == (str(step), str(step - 1)), f'other weights are saved: {lost.stderr} {kept}')
+    else:
+        expect(lost.returncode == 3 and 'values are not finite' in lost.stderr and 'nothing was saved' in lost.stderr,
+               f'weights that are not finite are saved: {lost.stderr}')
     every_few = folder / 'every_few'
     lost = run(*diverging, '--save', every_few, '--every', 5)
     expect(lost.returncode == 3 and 'the training that was saved there before stays' in lost.stderr and
@@ -220,7 +227,10 @@ with tempfile.TemporaryDirectory() as name:
     refuses([str(nothing), '0 bytes', 'a window of 128'], '--text', nothing)
     refuses([str(pipe), 'a pipe'], '--text', pipe)
     refuses([str(folder), 'a folder'], '--text', folder)
-    refuses([str(huge), 'takes 8796093022208 bytes of memory', 'split the file'], '--text', huge)
+    if 'AddressSanitizer' in run('--text', huge).stderr:
+        print('left out: a text that is larger than the memory: a sanitizer ends a process that asks for so much')
+    else:
+        refuses([str(huge), 'takes 8796093022208 bytes of memory', 'split the file'], '--text', huge)
     refuses(['--log', 'cannot be written'], '--text', text, '--log', folder / 'no' / 'log')
     once, linked = folder / 'once', folder / 'linked'
     once.write_text('of somebody')

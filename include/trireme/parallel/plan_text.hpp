@@ -23,8 +23,9 @@ namespace detail {
 
 /// Purpose of a device's memory: name, bytes, and the remedy if no other purpose takes more.
 struct memory_part {
+    using place = bytes_t owned_bytes::*;
     char const* name;
-    bytes_t owned_bytes::* bytes;
+    place bytes;
     char const* remedy;
 };
 inline constexpr char const* smaller_network = "use a smaller network, or cut it into stages of several machines";
