@@ -11,6 +11,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -21,6 +24,29 @@ using namespace trireme;
 using namespace std::chrono_literals;
 using test_support::has;
 using comm = threads::communicator;
+
+/// Channels of such ranks have carried 2^32 - 1 messages.
+struct old_comm : comm {
+    using comm::comm;
+    std::vector<std::uint32_t> awaited; ///< numbers of messages
+};
+} // namespace collective_channel_test
+
+template<>
+class trireme::rank_channels<collective_channel_test::old_comm> {
+public:
+    rank_channels(collective_channel_test::old_comm& comm, std::span<channel_link const>, std::size_t) : comm_(comm) {}
+    std::uint32_t send(std::size_t, void const*, std::size_t) noexcept { return ++sent_; }
+    void wait_taken(std::size_t, std::uint32_t number, operation const&) { comm_.awaited.push_back(number); }
+    template<class Find, class Take>
+    void receive(std::size_t, operation const&, std::span<std::byte>, Find const&, Take const&) {}
+
+private:
+    collective_channel_test::old_comm& comm_;
+    std::uint32_t sent_ = 0xFFFFFFFF;
+};
+
+namespace collective_channel_test {
 
 TEST_SUITE("collective/channel") {
     TEST_CASE("messages of many links arrive in their order, from places that are used again") {
@@ -42,6 +68,32 @@ TEST_SUITE("collective/channel") {
             threads::group g(2 * replicas);
             g.run([=](comm& c) { test_collectives::require_program(c, S{}, 5, replicas); });
         }
+    }
+
+    TEST_CASE("a frame is waited for when the number of the message that left it has begun again") {
+        threads::group g(2);
+        g.run([](comm& c) {
+            if (c.rank() == 1) return;
+            old_comm old(c, 1, {0, 1});
+            test_support::built_step const step(gpipe{}, {2, 1});
+            stage_moves<old_comm> moves(old, step.program, 1);
+            operation const what{"move", "test", 0};
+            std::byte here[8] = {};
+            std::vector<std::size_t> frames;
+            for (auto const& t : step.program.list(0))
+                for (int k = 0; t.kind == task_kind::move && k < t.transfers; ++k) {
+                    if (!t.moves[k].sends) continue;
+                    frames.push_back(t.moves[k].place);
+                    moves.wait_until_free(false, frames.back(), what);
+                    CHECK(old.awaited.empty()); // nothing has left it
+                    moves.run(
+                        sent_places(step.program), t, what, [&](auto const&) { return std::span(here); },
+                        [](auto const&...) -> std::byte const* { return nullptr; });
+                    moves.wait_until_free(false, frames.back(), what);
+                }
+            REQUIRE(frames.size() == 1);
+            CHECK(old.awaited == std::vector<std::uint32_t>{0});
+        });
     }
 
     TEST_CASE("a message has been taken when it has been read, not before") {

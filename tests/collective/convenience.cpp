@@ -301,7 +301,17 @@ TEST_SUITE("collective/convenience: blocks that differ in size") {
         CHECK(has(refused([&](comm& c) { (void)gatherv(c, mine, 3); }), "gatherv: root = 3 in a group of 3 ranks"));
         CHECK(has(refused([&](comm& c) { (void)scatterv(c, blocks_by_rank<int>(), -1); }), "scatterv: root = -1"));
         CHECK(has(refused([&](comm& c) { (void)scatterv(c, blocks_by_rank<int>()); }),
-                  "scatterv: the root has 0 blocks; it needs 3, one per rank"));
+                  "scatterv: the root's input has 0 blocks; it needs 3, one per rank"));
+        auto const cut = [&](std::vector<std::size_t> offsets) {
+            blocks_by_rank<int> blocks;
+            blocks.numbers.resize(3);
+            blocks.offsets = std::move(offsets);
+            return refused([&](comm& c) { (void)scatterv(c, c.rank() == 0 ? blocks : blocks_by_rank<int>()); });
+        };
+        CHECK(has(cut({0, 1, 2, 4}), "scatterv: the root's input has 3 elements; it needs 4, the sum of the counts of "
+                                     "its blocks"));
+        CHECK(has(cut({0, 2, 1, 3}), "scatterv: the block for rank 1 ends at number 1, before it begins at 2"));
+        CHECK(has(cut({1, 1, 2, 3}), "scatterv: the block for rank 0 begins at number 1, and not at 0"));
     }
 }
 

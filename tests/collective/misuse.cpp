@@ -33,8 +33,8 @@ using comm = threads::communicator;
 using call = std::function<void(comm&)>;
 
 /// The mismatch's text; every rank must have got one that names two different calls.
-std::string mismatch_of(int ranks, call const& first, call const& others) {
-    threads::group g(ranks, std::chrono::seconds(20));
+std::string mismatch_of(int ranks, call const& first, call const& others, levels const& machine = {}) {
+    threads::group g(ranks, std::chrono::seconds(20), machine);
     std::atomic<int> told{0};
     try {
         g.run([&](comm& c) {
@@ -106,6 +106,26 @@ TEST_SUITE("collective/misuse: ranks that differ") {
                 mismatch_of(ranks, adding<hierarchical<direct, ring>>(100), adding<hierarchical<ring, direct>>(100)),
                 "all_reduce<hierarchical<ring, direct>>"));
         }
+    }
+
+    TEST_CASE("strategies and operations whose long names differ at the end alone") {
+        watchdog const guard("long names");
+        using first = hierarchical<recursive_halving_doubling, hierarchical<ring, direct>>;
+        using other = hierarchical<recursive_halving_doubling, hierarchical<direct, ring>>;
+        constexpr levels machine(2, 3, 2);
+        constexpr auto a = first::all_reduce(12, machine), b = other::all_reduce(12, machine);
+        static_assert(a.steps == b.steps && a.chunks == b.chunks); // nothing but the names tells them apart
+        auto const text = mismatch_of(12, adding<first>(1200), adding<other>(1200), machine);
+        CHECK(has(text, "called all_reduce<hierarchical<recursive_halving_doubling,...>(1200 x f32, sum, root 0; "));
+        CHECK(has(text, "with another name behind the dots"));
+        auto const by = [](char const* name) {
+            return [name](comm& c) {
+                std::vector<float> x(100);
+                all_reduce<direct>(c, std::span(x), op::commutative(name, [](float l, float r) { return l * r; }));
+            };
+        };
+        CHECK(has(mismatch_of(2, by("the product of all ranks' weights"), by("the product of all ranks' rates")),
+                  "the product of all ranks..., root 0; "));
     }
 
     TEST_CASE("a call that one rank leaves out: the next one differs") {

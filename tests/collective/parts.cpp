@@ -142,6 +142,7 @@ TEST_SUITE("collective/parts") {
             refused(1, {1, 4});
             refused(1, {});
             comm part(c, 1, {1});
+            refused(1, {1}); // before the lane has been used
             CHECK_THROWS_AS(comm(part, 2, {1}), usage_error);
             CHECK_THROWS_AS((void)part.allocate(8), usage_error);
             std::vector<float> numbers{1, 2};

@@ -26,7 +26,6 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
 from checks import ends  # noqa: E402
 
 FOREIGN = {
-    'the standard library': 'terminate',
     'Meson and CMake': 'b_sanitize b_lundef --print-errorlogs CMAKE_PREFIX_PATH CMAKE_TOOLCHAIN_FILE CMAKE_BUILD_TYPE',
     'MPI, its launchers and networks': 'MPI_Win_allocate_shared --host --nodes --ntasks FI_PROVIDER',
     'TensorBoard': '--logdir',

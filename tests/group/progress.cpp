@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <trireme/device/host/progress.hpp>
 
+#include <trireme/device/host/watched_deadline.hpp>
+
 #include "watchdog.hpp"
 
 #include <doctest/doctest.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -19,7 +22,7 @@ using outcome = progress::outcome;
 
 constexpr patience asleep_at_once = {0, 0};
 constexpr auto nobody = [] {};
-deadline far() { return deadline::in(std::chrono::seconds(100)); }
+constexpr std::chrono::seconds far(100);
 
 static_assert(alignof(progress) >= 2 * cache_line && sizeof(progress) % (2 * cache_line) == 0);
 
@@ -45,7 +48,7 @@ TEST_SUITE("group/progress") {
         p.advance_to(7);
         std::atomic<bool> const stop{true};
         int slept = 0;
-        auto const late = deadline::in(std::chrono::seconds(-1));
+        constexpr std::chrono::seconds late(-1);
         CHECK(p.wait(7, stop, late, patience{}, [&] { ++slept; }) == outcome::reached);
         CHECK(slept == 0);
         CHECK(p.wait(7, stop, late, asleep_at_once, nobody) == outcome::reached);
@@ -57,11 +60,41 @@ TEST_SUITE("group/progress") {
         std::atomic<bool> const stop{false};
         for (int const milliseconds : {0, 5, 150}) {
             int told = 0;
-            auto const limit = deadline::in(std::chrono::milliseconds(milliseconds));
-            CHECK(p.wait(1, stop, limit, patience{10, 10}, [&] { ++told; }) == outcome::late);
+            std::chrono::milliseconds const span(milliseconds);
+            auto const limit = deadline::in(span);
+            CHECK(p.wait(1, stop, span, patience{10, 10}, [&] { ++told; }) == outcome::late);
             CHECK(limit.passed());
             CHECK(told >= 1);
         }
+    }
+
+    TEST_CASE("time for which the program was stopped is no part of a deadline, of one wait or of several") {
+        watchdog const guard("no time");
+        progress first, second, third;
+        std::atomic<bool> const stop{false};
+        int looks = 0;
+        // a look round that takes longer than the deadline is all that a wait sees of such a stop
+        auto const stopped_before = [&](progress& p) {
+            looks = 0;
+            return [&] {
+                if (++looks == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+                p.advance_to(1);
+            };
+        };
+        std::chrono::milliseconds const limit(1200);
+        CHECK(first.wait(1, stop, limit, asleep_at_once, stopped_before(first)) == outcome::reached);
+        CHECK(looks == 2);
+        watched_deadline of_two(deadline::in(limit));
+        CHECK(second.wait(1, stop, of_two, asleep_at_once, stopped_before(second)) == outcome::reached);
+        CHECK(third.wait(1, stop, of_two, asleep_at_once, [&] { third.advance_to(1); }) == outcome::reached);
+    }
+
+    TEST_CASE("a wait ends late even if each of its looks round takes long") {
+        watchdog const guard("slow looks");
+        progress p;
+        std::atomic<bool> const stop{false};
+        auto const slowly = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1100)); };
+        CHECK(p.wait(1, stop, std::chrono::milliseconds(150), asleep_at_once, slowly) == outcome::late);
     }
 
     TEST_CASE("a sleeper is stopped") {
@@ -70,9 +103,8 @@ TEST_SUITE("group/progress") {
         std::atomic<bool> stop{false};
         std::atomic<bool> asleep{false};
         std::atomic<int> ended{0};
-        std::thread waiter([&] {
-            ended = p.wait(1, stop, far(), asleep_at_once, [&] { asleep = true; }) == outcome::stopped ? 1 : 2;
-        });
+        std::thread waiter(
+            [&] { ended = p.wait(1, stop, far, asleep_at_once, [&] { asleep = true; }) == outcome::stopped ? 1 : 2; });
         while (!asleep) std::this_thread::yield();
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
         stop = true;
@@ -94,7 +126,7 @@ TEST_SUITE("group/progress") {
             for (auto& mine : read)
                 readers.emplace_back([&] {
                     for (std::uint32_t i = 1; i <= rounds; ++i) {
-                        if (done.wait(i, stop, far(), p, nobody) != outcome::reached) ++wrong;
+                        if (done.wait(i, stop, far, p, nobody) != outcome::reached) ++wrong;
                         for (auto const x : data) wrong += x != i;
                         mine.advance_to(i);
                     }
@@ -103,7 +135,7 @@ TEST_SUITE("group/progress") {
                 for (auto& x : data) x = i;
                 done.advance_to(i);
                 for (auto& r : read)
-                    if (r.wait(i, stop, far(), p, nobody) != outcome::reached) ++wrong;
+                    if (r.wait(i, stop, far, p, nobody) != outcome::reached) ++wrong;
             }
             for (auto& t : readers) t.join();
             CHECK(wrong == 0);

@@ -430,6 +430,21 @@ TEST_SUITE("group/threads: a device does not arrive") {
         CHECK(e->device() == 2);
     }
 
+    TEST_CASE("a device that waits for a message of one that has returned is told so") {
+        watchdog const guard("no message");
+        group g(2, milliseconds(600));
+        auto const sent = std::make_shared<comm::counter>();
+        auto const e = error_of<deadline_error>(g, [sent](comm& c) {
+            if (c.rank() == 0) return;
+            std::this_thread::sleep_for(milliseconds(300)); // the wait of device 0 ends first
+            c.wait_for(*sent, 1, 0, meeting);
+        });
+        REQUIRE(e.has_value());
+        CHECK(e->device() == 0);
+        CHECK(has(e->what(), "device 0 has returned, but device 1 waits for it"));
+        CHECK(has(e->what(), "or for a message that it did not send"));
+    }
+
     TEST_CASE("a stuck device is left behind, keeps what it uses alive, and ends by itself") {
         watchdog const guard("stuck");
         auto const before = os_threads();

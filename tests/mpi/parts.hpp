@@ -75,6 +75,7 @@ inline void refused_in_parts(mpi_job const& job) {
         auto const unusable = "a part of a group is made of the whole group's ranks";
         require_refused(unusable, [&] { mpi_communicator(part, 2, {part.rank()}); });
         require_refused(unusable, [&] { mpi_communicator(c, 0, members); });
+        require_refused("that no other part has taken", [&] { mpi_communicator(c, 1, members); });
         require_refused(unusable, [&] { mpi_communicator(c, max_lanes, members); });
         require_refused(unusable, [&] { mpi_communicator(c, 1, {(c.rank() + 1) % c.size()}); });
         auto const own = c.allocate(sizeof(float));

@@ -13,6 +13,7 @@
 #include <collective/matrix.hpp>
 #include <collective/rank_messages.hpp>
 #include <mpi/parts.hpp>
+#include <mpi/waits.hpp>
 #include <support/diverging.hpp>
 #include <support/networks.hpp>
 
@@ -533,6 +534,8 @@ struct {
     {"parts", [] { test_mpi::refused_in_parts(job); }},
     {"native_part", [] { test_mpi::native_in_part(job); }},
     {"numbers", [] { test_mpi::native_of_other_numbers(job); }},
+    {"stopped", [] { test_mpi::stopped_together(job); }},
+    {"wraps", [] { test_mpi::numbers_begin_again(job); }},
     {"goes_on", [] { test_mpi::goes_on_after_exception(job); }},
     {"share", shared_by_mpi},
     {"last", last_to_finish},

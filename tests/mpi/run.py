@@ -76,6 +76,8 @@ for windows, per_machine in ways:
         run = ranks(4, case, windows, per_machine, limit=60)
         expect(f'refused with "{words}", {name}', run,
                {'fails': run.code not in (0, None), 'in these words': run.said and all(words in s for s in run.said)})
+run = ranks(2, 'wraps')
+expect('messages whose numbers begin again', run, {'succeeds': run.code == 0 and 'fine' in run.output})
 run = ranks(3, 'share')
 expect('what process 0 knows is known to all', run, {'succeeds': run.code == 0 and 'fine' in run.output})
 run = ranks(3, 'borrowed')
@@ -152,7 +154,10 @@ for windows, per_machine in ways:
             'others know it': sum('device 1: the oar is broken' in s for s in run.said) >= 2})
     run = ranks(3, 'native', windows, per_machine, limit=30)
     expect(f"late for MPI's own all-reduce, {name}", run,
-           {'fails': run.code not in (0, None), 'the deadline says so': any('did not arrive' in s for s in run.said)})
+           {'fails': run.code not in (0, None),
+            'it is named': run.said and all('rank 1 did not arrive' in s for s in run.said)})
+    run = ranks(3, 'stopped', windows, per_machine, limit=60)
+    expect(f'all ranks are stopped for a while, {name}', run, {'succeeds': run.code == 0 and 'fine' in run.output})
     for victim in (0, 3):
         # MPICH's launcher ends all others the moment a rank dies: most often they have no time to say anything
         least = 0 if library == 'mpich' else 2

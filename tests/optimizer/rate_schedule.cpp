@@ -70,7 +70,9 @@ TEST_SUITE("optimizer/rate_schedule") {
         refuses(one_cycle_rate{.steps = 30, .first = -1}, "one_cycle_rate{.first = -1}", "not negative");
         refuses(one_cycle_rate{.steps = 30, .last = HUGE_VAL}, "one_cycle_rate{.last = inf}", "finite");
         refuses(linear_scaling{}, "rate: linear_scaling{.from = 0}: ", "for which batch learning_rate is meant");
+        refuses(warm_up_rate{}, "rate: warm_up_rate{.steps = 0}: ", "at least 1; say in how many steps");
         refuses(linear_scaling{.from = 1, .then = cosine_rate{}}, "cosine_rate{.steps = 0}", "above .warm_up = 0");
+        refuses(linear_scaling{.from = 1, .then = warm_up_rate{}}, "warm_up_rate{.steps = 0}", "at least 1");
         CHECK_NOTHROW(detail::check_rate_schedule(linear_scaling{.from = 1}));
         CHECK_NOTHROW(detail::check_rate_schedule(step_rate{.every = 1, .by = 2})); // PyTorch's gamma may grow, too
         CHECK_NOTHROW(detail::check_rate_schedule(one_cycle_rate{.steps = 30}));

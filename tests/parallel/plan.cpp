@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 #include <support/allocation_hook.hpp>
+#include <support/messages.hpp>
 #include <support/networks.hpp>
 
 namespace parallel_plan_test {
@@ -128,6 +129,15 @@ TEST_SUITE("parallel/plan") {
         CHECK(refused(4, 4, 3));
         CHECK_FALSE(refused(1, 0, max_batch));
         CHECK(refused(1, 0, max_batch + 1));
+        auto const micro_batches = [](std::size_t of_a_replica) {
+            return test_support::refusal(
+                [&] { detail::check_numbers({.replicas = 2, .micro_batches = of_a_replica}, max_batch); });
+        };
+        CHECK(micro_batches(max_micro_batches) == "");
+        CHECK(
+            micro_batches(max_micro_batches + 1) ==
+            "micro_batches = 65536: a replica's share of a batch is cut into at most 65535; take fewer, each with more "
+            "samples");
     }
 
     TEST_CASE("memory for the samples of a shard is that of the largest") {

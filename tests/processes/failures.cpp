@@ -16,9 +16,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace processes_failures_test {
@@ -68,6 +71,19 @@ using faulty = any_layout<softmax_regression, sgd, transport<shared_windows>, wi
 
 /// A rank of the last `train` came to the fault.
 bool fault_was_reached = false;
+
+/// The state of a group in which others do something before a rank looks round for the one that it waits for.
+struct looking_state : processes::state {
+    using processes::state::state;
+    using counter = shared_progress;
+    std::function<void()> before_a_look;
+
+    template<class... Come>
+    void look_around(int rank, Come const&... come) noexcept {
+        if (auto const act = std::exchange(before_a_look, nullptr)) act();
+        processes::state::look_around(rank, come...);
+    }
+};
 
 /// Trains some steps on forked ranks; each says its loss, bit for bit, or what it threw.
 std::vector<ending> train(int ranks, std::chrono::duration<double> deadline, std::chrono::duration<double> limit,
@@ -380,6 +396,39 @@ TEST_SUITE("processes/failures") {
         CHECK(o[1].code == 0);
         CHECK(has(o[0].said, "rank 1"));
         CHECK(has(o[0].said, "has left the group"));
+    }
+
+    TEST_CASE("a rank that leaves after its last message, while another looks round for it, is no rank lost") {
+        auto const place = meeting_place::create(2);
+        auto& other = place.table().slot(1);
+        for (int r = 0; r < 2; ++r) {
+            place.table().slot(r).process = getpid();
+            place.table().slot(r).present = processes::presence::here;
+        }
+        auto const s = std::make_shared<looking_state>(place, 0, 20s, levels{});
+        step_counting<looking_state> me(s, 0);
+        looking_state::counter sent;
+        s->before_a_look = [&] { // rank 0 has seen that nothing is there yet
+            sent.advance_to(1);
+            other.present = processes::presence::left;
+        };
+        me.wait_for(sent, 1, 1, {"receive", "test", 0});
+        CHECK(!s->stopped());
+        // and not if it leaves while rank 0 asks for the count
+        auto const asks = [&](bool come) {
+            other.present = processes::presence::here;
+            place.table().slot(0).waits_for = 1;
+            s->processes::state::look_around(0, [&] {
+                other.present = processes::presence::left;
+                return come;
+            });
+            return s->stopped().load();
+        };
+        CHECK(!asks(true));
+        CHECK(!asks(false));
+        other.present = processes::presence::left;
+        CHECK_THROWS_WITH_AS(me.wait_for(sent, 2, 1, {"receive", "test", 0}), doctest::Contains("rank 1 (process "),
+                             peer_lost_error);
     }
 
     TEST_CASE("an exception on a rank, in a collective or out of the group, reaches all") {

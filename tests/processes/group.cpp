@@ -21,10 +21,13 @@
 #include <support/waiting.hpp>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <random>
@@ -34,6 +37,29 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace {
+
+/// The next calls of fallocate are made while signals come all the time.
+bool signals_come = false;
+
+} // namespace
+
+/// The tests' own, before that of the system: some kernels give the pages of a call back when a signal waits for its
+/// end, others do not.
+extern "C" int fallocate(int descriptor, int mode, off_t from, off_t bytes) {
+    static int in_vain = 0;
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    if (!signals_come || sigismember(&blocked, SIGALRM) == 1)
+        return static_cast<int>(syscall(SYS_fallocate, descriptor, mode, from, bytes));
+    if (++in_vain == 1000) _exit(7); // it would go on for ever
+    errno = EINTR;
+    return -1;
+}
 
 namespace processes_group_test {
 namespace {
@@ -185,6 +211,52 @@ TEST_SUITE("processes/group") {
             CHECK(static_cast<char const*>(w.data())[199'999'999] == 0);
             CHECK(ftruncate(w.descriptor(), 4096) != 0); // sealed: nobody can take it away
         }
+    }
+
+    TEST_CASE("signals that come again and again do not keep a window from its pages") {
+        forked_ranks all(1, [](int) {
+            signals_come = true;
+            std::size_t const bytes = std::size_t{130} << 20;
+            auto const w = processes::window::create(bytes, "a test");
+            struct stat found{};
+            require(fstat(w.descriptor(), &found) == 0, "there is no file");
+            require(static_cast<std::size_t>(found.st_blocks) * 512 >= bytes, "pages are missing");
+            sigset_t blocked;
+            pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+            require(sigismember(&blocked, SIGALRM) == 0, "signals stay blocked");
+        });
+        all_end_well(all, 60s);
+    }
+
+    TEST_CASE("a peer's memory takes no descriptor; where there are too few the limit is named") {
+        in_processes(3, [](comm& c) {
+            std::vector<arena> mine;
+            for (int i = 0; i < 4; ++i) mine.push_back(c.allocate(64));
+            barrier<direct>(c);
+            auto const descriptors = [] {
+                return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+            };
+            auto const before = descriptors();
+            for (auto const& a : mine)
+                for (int r = 0; r < 3; ++r) require(*c.peer<int>(a, r) == 0, "not zeroed");
+            require(descriptors() == before, "descriptors of peers' memory stay open");
+            barrier<direct>(c);
+        });
+        forked_ranks all(1, [](int) {
+            auto const w = processes::window::create(4096, "a test");
+            int const next = dup(w.descriptor());
+            ::close(next);
+            rlimit few{};
+            getrlimit(RLIMIT_NOFILE, &few);
+            few.rlim_cur = static_cast<rlim_t>(next);
+            setrlimit(RLIMIT_NOFILE, &few);
+            auto const refused = [](auto&& take) {
+                return has(test_support::text_of_error<processes::window_error>(take), "(ulimit -n)");
+            };
+            require(refused([] { processes::window::create(4096, "a test"); }), "made");
+            require(refused([&] { processes::window::open(getpid(), w.descriptor(), 4096, "a test"); }), "opened");
+        });
+        all_end_well(all, 60s);
     }
 
     TEST_CASE("memory is limited by the own control group and by each above it") {
@@ -343,6 +415,44 @@ TEST_SUITE("processes/group") {
                 CHECK(has(o.said, "dp<2>, direct"));
             }
         }
+    }
+
+    TEST_CASE("ranks of a larger group are named by their numbers there") {
+        watchdog const guard("larger group");
+        enum class how { throws, sums, leaves, reads };
+        for (auto const way : {how::throws, how::sums, how::leaves, how::reads}) {
+            CAPTURE(static_cast<int>(way));
+            auto const place = meeting_place::create(2);
+            forked_ranks all(2, [&](int rank) {
+                processes::group g(place, rank, 20s, {}, {}, 10 + rank);
+                g.run([&](comm& c) {
+                    if (rank == 1 && way == how::throws) throw std::runtime_error("the oar is broken");
+                    if (rank == 1 && way == how::reads) c.peer<float>({7, nullptr, 0}, 0);
+                    std::vector<float> x(100, 1.0f);
+                    run_schedule<float>(c, collective::all_reduce, ring::all_reduce(2), std::span(x),
+                                        [&](reduction_view<float> const& v) -> bytes_t {
+                                            if (rank == 1 && way == how::sums)
+                                                throw std::runtime_error("the oar is broken");
+                                            return v.elements * sizeof(float);
+                                        });
+                });
+                if (rank == 1) throw std::logic_error("the hull is broken");
+                g.run([](comm& c) { barrier<direct>(c); });
+            });
+            auto const& o = all.wait(10s);
+            for (auto const& e : o) {
+                CAPTURE(e.said);
+                CHECK(e.code == 3);
+                if (way == how::throws || way == how::sums) CHECK(e.said == "device 11: the oar is broken");
+                if (way == how::reads) CHECK(has(e.said, "device 11: arena 7 of rank 10 is not there yet"));
+            }
+            if (way == how::leaves) CHECK(has(o[0].said, "device 11: rank 11 was taken out of its group"));
+        }
+        auto const place = meeting_place::create(2);
+        auto const said =
+            test_support::text_of_error<deadline_error>([&] { processes::group(place, 0, 1ms, {}, {}, 10); });
+        CHECK(has(said, "rank 10, one of 2 on its machine, waited for the others to join"));
+        CHECK(has(said, "absent: at the places 1;"));
     }
 
     TEST_CASE("a fork's copy of a group ends by itself, refuses to be used, and shows the other ranks nothing") {

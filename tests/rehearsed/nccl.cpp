@@ -9,6 +9,7 @@
 
 #if __has_include(<cuda_runtime.h>) && __has_include(<nccl.h>)
 
+#include <group/no_threads.hpp>
 #include <rehearsed/nccl_mock.hpp>
 #include <rehearsed/nccl_on_stage.hpp>
 #include <rehearsed/trainings.hpp>
@@ -25,6 +26,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -450,6 +452,21 @@ TEST_SUITE("rehearsed/nccl") {
             auto const over_peer = trained<synchronised_on<peer>>({{}, {.devices = ranks, .strategy = ring{}}});
             CHECK(trained<synchronised_on<nccl>>({{}, {.devices = ranks, .strategy = ring{}}}) == over_peer);
         }
+    }
+
+    TEST_CASE("a call of NCCL that may not come back is a thread's that takes no signals, and needs one") {
+        bool blocked = false;
+        CHECK(nccl_runtime::finishes_within(deadline::in(std::chrono::seconds(60)), [&blocked] {
+            sigset_t set;
+            pthread_sigmask(SIG_SETMASK, nullptr, &set);
+            blocked = sigismember(&set, SIGINT) == 1;
+        }));
+        CHECK(blocked);
+        auto const text = text_of_error<launch_error>([] {
+            no_threads const none;
+            nccl_runtime::finishes_within(deadline::in(std::chrono::seconds(60)), [] {});
+        });
+        CHECK(text.find("a call of NCCL needs a thread, and the system refuses one") != std::string::npos);
     }
 
     TEST_CASE("a training with native learns the same but for rounding") {

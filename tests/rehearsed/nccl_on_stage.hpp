@@ -32,9 +32,9 @@ using in_rows =
                      trireme::relu, trireme::flatten, trireme::linear<6>,
                      trireme::activity_penalty<trireme::percent<5>>, trireme::hyperbolic_tangent,
                      trireme::dropout<trireme::percent<20>>, trireme::linear<5>, trireme::sigmoid, trireme::linear<10>>;
-template<class Way>
+template<class Way, class... Policies>
 using in_stages =
     test_pipelines::any_pipeline<nccl_mock::rehearsal_with_nccl, in_rows,
-                                 trireme::reduce_by<trireme::chosen_at_run_time>, trireme::transport<Way>>;
+                                 trireme::reduce_by<trireme::chosen_at_run_time>, trireme::transport<Way>, Policies...>;
 
 } // namespace rehearsed

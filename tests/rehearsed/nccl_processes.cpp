@@ -31,6 +31,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
@@ -42,10 +43,19 @@ using namespace trireme;
 using nccl_mock::letter_kind;
 using nccl_mock::rehearsal_with_nccl;
 using rehearsal_runtime::timing;
-using rehearsed::in_stages;
 using rehearsed::nccl_on_stage;
 
 namespace {
+
+/// Ends the process at the beginning of a step, without a word.
+struct process_end {
+    static inline std::uint64_t step = 0; ///< 0: it does not end
+    static void at(fault_point, int, std::uint64_t now) {
+        if (now == step) ::_exit(1);
+    }
+};
+template<class Way>
+using in_stages = rehearsed::in_stages<Way, with_faults<process_end>>;
 
 /// Runs f(process, file) in so many processes at once, and returns what each gives: text. An assertion that fails in
 /// one of them fails here.
@@ -409,6 +419,22 @@ TEST_SUITE("rehearsed/nccl_processes") {
                                             "process 1 begins a step on 40 samples"}));
     }
 
+    TEST_CASE("observers, of steps and of epochs, are called in the process of rank 0 alone") {
+        nccl_on_stage const as_usual;
+        auto const set = test_networks::made_up(150);
+        auto const results = in_processes(3, [&](int k, std::string const& file) {
+            auto t = trainer_of<nccl>({3, 1, 3, 0, ring{}}, {.index = k, .count = 3, .id_file = file});
+            int steps = 0, epochs = 0;
+            t.train({set, set}, {.epochs = 2},
+                    observers([&](progress_report const&) { ++steps; }, [&](epoch_report const&) { ++epochs; }));
+            return std::to_string(steps) + " steps, " + std::to_string(epochs) + " epochs";
+        });
+        for (std::size_t k = 0; k < 3; ++k) {
+            CAPTURE(k);
+            CHECK(results[k] == (k == 0 ? "6 steps, 2 epochs" : "0 steps, 0 epochs"));
+        }
+    }
+
     TEST_CASE("a process that ends leaves the others no longer waiting than their deadline, and a hint") {
         nccl_on_stage const as_usual;
         for (bool const in_an_epoch : {false, true}) {
@@ -418,9 +444,8 @@ TEST_SUITE("rehearsed/nccl_processes") {
                 auto const set = test_networks::made_up(150);
                 t.step(set.take(0, 50));
                 if (k == 3 && !in_an_epoch) ::_exit(1);
-                t.train({set, set}, {.epochs = 1}, [&](progress_report const&) {
-                    if (k == 3) ::_exit(1);
-                });
+                if (k == 3) process_end::step = 3; // the epoch's second
+                t.train({set, set}, {.epochs = 1});
                 return std::string("it went on");
             });
             for (std::size_t k = 0; k < 3; ++k) {

@@ -130,8 +130,8 @@ void same_as_threads(int ranks, int devices, std::size_t n, bool in_place, int r
         auto const part = promised(Goal, r, ranks, root, n);
         auto const& a = in_place ? mine.in[i] : mine.out[i];
         auto const& b = in_place ? theirs.in[i] : theirs.out[i];
-        wrong += part.size() != 0 &&
-                 std::memcmp(a.data() + part.begin, b.data() + part.begin, part.size() * sizeof(T)) != 0;
+        wrong +=
+            part.size() != 0 && std::memcmp(a.data() + part.begin, b.data() + part.begin, part.size() * sizeof(T)) != 0;
         if (!in_place) wrong += mine.in[i] != theirs.in[i]; // is only read
 
         auto const s = schedule_of<S, Goal>(ranks, root);

@@ -133,6 +133,18 @@ TEST_SUITE("schedule/pipeline") {
         CHECK((v.role == 1 && v.task == 2));
     }
 
+    TEST_CASE("a role has 65535 frames; a step that needs more is refused where it takes the next one") {
+        built_step const most(gpipe{}, {1, max_places});
+        CHECK(most.program.frames[0] == max_places);
+        CHECK(verify(most.program).ok());
+        auto const v = verify(built_step(gpipe{}, {1, max_places + 1}).program);
+        CHECK(v.fault == program_fault::overwritten);
+        CHECK(v.task == max_places);
+        CHECK(verify(built_step(breadth_first<2>{}, {1, max_places / 2}).program).ok());
+        CHECK(verify(built_step(breadth_first<2>{}, {1, max_places / 2 + 2}).program).fault ==
+              program_fault::overwritten);
+    }
+
     TEST_CASE("one device trains micro-batch by micro-batch; replicas add slice by slice, the last one first") {
         built_step const step(one_f_one_b{}, {1, 3, 2, 2});
         auto const& p = step.program;

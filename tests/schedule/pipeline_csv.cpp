@@ -8,12 +8,21 @@
 #include <support/built_step.hpp>
 #include <support/damaged_files.hpp>
 #include <support/files.hpp>
+#include <support/forked.hpp>
+#include <support/left_out.hpp>
 #include <support/messages.hpp>
+#include <support/sanitizers.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
+
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace schedule_pipeline_csv_test {
 using namespace trireme;
@@ -48,6 +57,22 @@ schedule_choice const built_in[] = {gpipe{},
 /// The data_error for a text that is refused.
 test_support::fault refusal_of(std::string_view text) {
     return test_support::fault_of([&] { (void)parsed(text); });
+}
+
+/// The cells of a stage's micro-batches from 0 on, such as "3F0,3F1,".
+std::string cells(int stage, char kind, int micro_batches) {
+    std::string text;
+    for (int m = 0; m < micro_batches; ++m) text += std::to_string(stage) + kind + std::to_string(m) + ',';
+    return text;
+}
+
+/// Lets this process have so many bytes of address space more than it has.
+void limit_memory(std::size_t bytes) {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    auto const most = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + bytes;
+    struct ::rlimit const limit = {most, most};
+    REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
 }
 
 // What PyTorch 2.15.0's schedules dump (`_dump_csv`), of two ranks with two stages each.
@@ -262,6 +287,39 @@ TEST_SUITE("schedule/pipeline_csv") {
         CHECK(says(refusal_of(many + "0B0").what, {"cell 65536", "a task too many", "at most 65535"}));
         std::string const large((std::size_t{8} << 20) + 1, ',');
         CHECK(says(refusal_of(large).what, {"8388609 bytes", "8388608", "leave out"}));
+    }
+
+    TEST_CASE("a schedule of few cells and many micro-batches is judged, not played with as many places as it names") {
+        auto text = cells(0, 'F', 8192); // 8 stages of one role: 65536 gradients
+        for (int stage = 1; stage < 8; ++stage) text += std::to_string(stage) + "B0,";
+        auto const orders = parsed(text);
+        CHECK(orders.slots() == max_places);
+        CHECK(verify(built_step(orders).program).fault == program_fault::mismatch);
+    }
+
+    TEST_CASE("reading takes memory for a file's cells, up to 64 times its bytes, whatever numbers they have") {
+        if (test_support::left_out(sanitized, "a sanitizer reserves more address space than the test allows")) return;
+        std::string unfinished = cells(0, 'F', 65000), uneven, even, with_moves_only;
+        for (int role = 0; role < max_roles; ++role) {
+            auto const stage = std::to_string(role);
+            for (int chunk = role == 0 ? 1 : 0; chunk < max_chunks; ++chunk)
+                unfinished += std::to_string(max_roles * chunk + role) + "F0,";
+            unfinished += '\n';
+            for (int i = 0; role == 0 && i < 60000; ++i) uneven += "0F0,";
+            uneven += stage + "F0," + stage + "B0\n";
+            even += cells(role, 'F', 200) + cells(role, 'B', 200) + '\n';
+            for (int i = 0; role == 1 && i < 60000; ++i) with_moves_only += "1RECV_F0,";
+            with_moves_only += stage + "F0," + stage + "B0\n";
+        }
+        std::string const one_role = cells(0, 'F', 32767) + cells(0, 'B', 32767);
+        for (auto const& text : {unfinished, uneven, even, one_role, with_moves_only}) {
+            CAPTURE(text.substr(0, 20));
+            forked_ranks reader(1, [&](int) {
+                limit_memory(64 * text.size() + (std::size_t{1} << 20));
+                CHECK(parsed(text).order(0).size() > 1);
+            });
+            all_end_well(reader, std::chrono::minutes(2));
+        }
     }
 
     TEST_CASE("a file is read; one that cannot be is refused with its path") {

@@ -39,6 +39,17 @@ struct late_orders {
     }
 };
 
+/// Schedule: the same in groups of seven micro-batches.
+struct late_in_groups : late_orders<7> {
+    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+        int n = 0;
+        for (int group = 0; group < micro_batches; group += 7)
+            for (int const end = n + late_orders<7>::write(roles, 7, role, out + n); n < end; ++n)
+                out[n].micro_batch = static_cast<std::uint16_t>(out[n].micro_batch + group);
+        return n;
+    }
+};
+
 } // namespace
 
 TEST_SUITE("schedule/pipeline_orders") {
@@ -106,10 +117,29 @@ TEST_SUITE("schedule/pipeline_orders") {
         CHECK(verify(built_step(orders).program).ok());
         CHECK(verify(built_step(late_orders<5>{}, orders.shape()).program).ok());
         CHECK(verify(built_step(late_orders<4>{}, orders.shape()).program).fault == program_fault::deadlock);
+        // a role has a slot at least, and no more than have numbers
+        static_assert(verify(static_step<late_orders<0>, 2, 5>::program).fault == program_fault::deadlock);
+        for (schedule_choice const& few : {schedule_choice(late_orders<0>{}), schedule_choice(late_orders<-1>{})})
+            CHECK(verify(built_step(few, orders.shape()).program).fault == program_fault::deadlock);
+        CHECK(verify(built_step(late_orders<65536>{}, orders.shape()).program).ok());
         // where no number helps, what is reported is not the slots
         auto const refused = late(true);
         CHECK(refused.slots() == 10);
         CHECK(verify(built_step(refused).program).fault == program_fault::sum_order);
+        auto const unfinished = parse_schedule_csv("0F0,0F1,0F2\n1F0,1B0\n", "unfinished");
+        CHECK(unfinished.slots() == 3);
+    }
+
+    TEST_CASE("slots are taken in turn, however many gradients a role sends") {
+        int const micro_batches = 32774; // two gradients each: more than have numbers of 16 bits
+        CHECK(verify(built_step(late_in_groups{}, {2, micro_batches}).program).ok());
+    }
+
+    TEST_CASE("orders that take a frame in each line of every pass are refused") {
+        std::string cells;
+        for (int i = 0; i < 65535; ++i) cells += "0F0,";
+        auto const orders = parse_schedule_csv(cells, "only forward");
+        CHECK(verify(built_step(orders, {1, 2, 1, 1, false, false, 2}).program).fault == program_fault::twice);
     }
 }
 

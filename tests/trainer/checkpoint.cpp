@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -180,6 +181,29 @@ TEST_SUITE("trainer/checkpoint") {
                              usage_error);
         CHECK_THROWS_WITH_AS(with([](snapshot& s) { s.optimizer.pop_back(); }), doctest::Contains("other sizes"),
                              usage_error);
+    }
+
+    TEST_CASE("a learning rate that no trainer can have, or that is not filled in, is not restored") {
+        small_trainer t({.seed = 1});
+        t.step(made_up(32));
+        auto const before = t.snapshot();
+        auto const restored_with = [&](float rate) {
+            return test_support::refusal([&] {
+                t.restore([&](auto& s) {
+                    s = before;
+                    s.steps += 7;
+                    s.learning_rate = rate;
+                });
+            });
+        };
+        for (float const wrong : {-0.5f, INFINITY, NAN, training_snapshot<float>().learning_rate}) {
+            CAPTURE(wrong);
+            CHECK(test_support::says(restored_with(wrong), {"learning_rate = ", "a finite number, not negative"}));
+            CHECK(same_state(before, t.snapshot()));
+        }
+        CHECK(restored_with(0) == ""); // set_learning_rate takes it, too
+        CHECK(t.current_options().learning_rate == 0);
+        CHECK(t.steps() == 8);
     }
 
     TEST_CASE("the folder has one checkpoint, of files that PyTorch reads") {

@@ -65,6 +65,29 @@ void makes_good() {
     CHECK(apart < steps * lost / 4);
 }
 
+/// Steps behind one that is lost are those of a trainer that begins with the weights before it: errors of rounding are
+/// forgotten with the gradient, whose norm is no number. Weights from elsewhere change nothing of that.
+template<class Network, class... Reduction>
+void forgets_a_lost_step_that_is_clipped() {
+    using narrow = trainer<Network, mean_squared_error, sgd, on<mesh<host, dp<2>>>, reduce_by<Reduction...>, clip_norm>;
+    test_regression::made_up_table<float> good(6), bad(6);
+    bad.inputs[0] = std::numeric_limits<float>::infinity();
+    typename narrow::options const options{.learning_rate = 0.1f, .max_norm = 0.01f, .batch = 6, .seed = 3};
+    narrow loses(options), loads(options), begins(options);
+    for (auto* const t : {&loses, &loads}) CHECK(t->step(good.samples()).gradient_norm > 0.01);
+    auto const weights = loses.gather_parameters();
+    for (auto* const t : {&loses, &loads}) CHECK_THROWS_AS(t->step(bad.samples()), divergence_error);
+    CHECK(loses.gather_parameters() == weights);
+    for (auto* const t : {&loads, &begins}) t->load_parameters(weights);
+    for (int i = 0; i < 2; ++i) {
+        CAPTURE(i);
+        for (auto* const t : {&loses, &loads, &begins}) CHECK(std::isfinite(t->step(good.samples()).gradient_norm));
+        CHECK(loses.gather_parameters() == begins.gather_parameters());
+        CHECK(loads.gather_parameters() == begins.gather_parameters());
+    }
+    CHECK_FALSE(begins.gather_parameters() == weights);
+}
+
 } // namespace
 
 TEST_SUITE("trainer/compressed") {
@@ -247,6 +270,13 @@ TEST_SUITE("trainer/compressed") {
         CHECK(loses.gather_parameters() == begins.gather_parameters());
         CHECK(loads.gather_parameters() == begins.gather_parameters());
         CHECK_FALSE(goes_on.gather_parameters() == begins.gather_parameters()); // it has kept something
+    }
+
+    TEST_CASE("a lost step leaves no errors behind where gradients are clipped, all or some of which are compressed") {
+        watchdog const guard("errors that are forgotten, clipped");
+        forgets_a_lost_step_that_is_clipped<network<input<6>, linear<5>, linear<3>>, compressed<bf16, ring>>();
+        forgets_a_lost_step_that_is_clipped<network<input<6>, linear<64>, linear<3>>, direct,
+                                            for_tensors<in_layer<1>, compressed<bf16, ring>>>();
     }
 
     TEST_CASE("a strategy that compresses is not chosen when the program runs") {

@@ -349,6 +349,11 @@ TEST_SUITE("trainer/pipeline") {
         CHECK(has(text({}, {.stages = 5}), "stages = 5: this network can be cut at 3 places, into at most 4 stages"));
         CHECK(has(text({}, {.stages = 65}), "at most 64"));
         CHECK(has(text({.batch = 512}, {.devices = 60, .stages = 5}), "devices = 60 with stages = 5"));
+        for (int const stages : {1, 2})
+            CHECK(has(text({.batch = 70'000}, {.stages = stages, .micro_batches = 70'000, .schedule = gpipe{}}),
+                      "micro_batches = 70000: a replica's share of a batch is cut into at most 65535; take fewer"));
+        CHECK(has(text({.batch = 40'000}, {.stages = 2, .micro_batches = 40'000, .schedule = breadth_first<2>{}}),
+                  "schedule breadth_first<2> on 2 stages: its step overwrites what is still needed, role 0, task "));
         CHECK(has(text({.logical_shards = 8}, {.devices = 2, .stages = 2, .micro_batches = 3}),
                   "micro_batches = 3 of 2 replicas with logical_shards = 8: a replica's micro-batches are its logical "
                   "shards; set it to 4, or leave it out"));

@@ -219,6 +219,34 @@ TEST_SUITE("trainer/samples") {
         CHECK(of_classes.step(labelled).samples == 8);
     }
 
+    TEST_CASE("more samples than indices of 32 bits count are refused before any is read, and the trainer works on") {
+        /// A source that says so of one sample.
+        struct too_many {
+            made_up_table<float> one{1};
+            std::size_t size() const { return std::size_t{1} << 32; }
+            sample_rows inputs() const { return again(rows_of(one.inputs.data(), make_shape(6))); }
+            sample_rows targets() const { return again(rows_of(one.targets.data(), make_shape(3))); }
+            static sample_rows again(sample_rows rows) {
+                rows.stride = 0;
+                return rows;
+            }
+        };
+        made_up_table<float> const table(8);
+        too_many const all;
+        any<network<input<6>, linear<3>>, squared_error> t({.batch = 8});
+        auto const refused = [&](auto const& f) {
+            return says(refusal(f), {"4294967296 samples do not fit the 32-bit indices", "in parts"});
+        };
+        training_set const tested_on_all{table.samples(), all};
+        training_set const trained_on_all{all, table.samples()};
+        REQUIRE(refused([&] { (void)t.fit(tested_on_all, {.epochs = 1}); })); // else 16 GiB are asked for below
+        CHECK(refused([&] { t.step(all); }));
+        CHECK(refused([&] { t.evaluate(all); }));
+        CHECK(refused([&] { t.predict(all); }));
+        CHECK(refused([&] { t.train(trained_on_all, {.epochs = 1}); }));
+        CHECK(t.step(table).samples == 8);
+    }
+
     TEST_CASE(
         "a label that a source of one's own promised not to have is refused, before a kernel takes it for a place") {
         using net = network<input<6>, linear<3>>;

@@ -44,21 +44,6 @@ struct uneven_inputs {
     }
 };
 
-/// The check that `offsets` cut an input into one block per rank: throws usage_error.
-inline void check_sent_blocks(std::size_t elements, std::span<std::size_t const> offsets, int ranks) {
-    auto const n = static_cast<std::size_t>(ranks);
-    if (offsets.size() != n + 1)
-        throw usage_error("all_to_allv: the input has " + std::to_string(offsets.size() - 1) + " blocks; it needs " +
-                          std::to_string(n) + ", one per rank");
-    for (std::size_t q = 0; q < n; ++q)
-        if (offsets[q + 1] < offsets[q])
-            throw usage_error("all_to_allv: the block for rank " + std::to_string(q) + " ends at number " +
-                              std::to_string(offsets[q + 1]) + ", before it begins at " + std::to_string(offsets[q]));
-    if (offsets[0] != 0 || offsets[n] != elements)
-        wrong_size("all_to_allv", "input", elements,
-                   std::to_string(offsets[n] - offsets[0]) + ", the sum of the counts of its blocks");
-}
-
 /// The check that a schedule copies every block at once, from the sender's input to its place in the receiver's output:
 /// no other place has the block's size. Throws usage_error.
 inline void require_one_way(schedule const& s, int rank) {
@@ -82,7 +67,7 @@ namespace trireme::detail::inline TRIREME_ISA {
 
 template<class Strategy, class T, collective_communicator C>
 blocks_by_rank<T> exchange_blocks(C& comm, std::span<T const> in, std::span<std::size_t const> offsets) {
-    check_sent_blocks(in.size(), offsets, comm.size());
+    check_blocks("all_to_allv", "input", in.size(), offsets, comm.size());
     auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
     std::vector<sent_block> sent(n);
     for (std::size_t q = 0; q < n; ++q) sent[q] = {offsets[q], offsets[q + 1] - offsets[q], in.size()};

@@ -242,6 +242,24 @@ inline void check_root(char const* what, int root, int ranks) {
                       wants);
 }
 
+/// The check that `offsets` cut the numbers of a buffer into one block per rank: throws usage_error.
+inline void check_blocks(char const* what, char const* buffer, std::size_t elements,
+                         std::span<std::size_t const> offsets, int ranks) {
+    auto const n = static_cast<std::size_t>(ranks);
+    if (offsets.size() != n + 1)
+        throw usage_error(std::string(what) + ": the " + buffer + " has " + std::to_string(offsets.size() - 1) +
+                          " blocks; it needs " + std::to_string(n) + ", one per rank");
+    for (std::size_t q = 0; q < n; ++q)
+        if (offsets[q + 1] < offsets[q])
+            throw usage_error(std::string(what) + ": the block for rank " + std::to_string(q) + " ends at number " +
+                              std::to_string(offsets[q + 1]) + ", before it begins at " + std::to_string(offsets[q]));
+    if (offsets[0] != 0)
+        throw usage_error(std::string(what) + ": the block for rank 0 begins at number " + std::to_string(offsets[0]) +
+                          ", and not at 0");
+    if (offsets[n] != elements)
+        wrong_size(what, buffer, elements, std::to_string(offsets[n]) + ", the sum of the counts of its blocks");
+}
+
 template<collective_communicator C>
 levels groups_of(C const& comm) {
     if constexpr (requires {

@@ -5,7 +5,6 @@
 #include <trireme/collective/blocks_by_rank.hpp>
 #include <trireme/collective/broadcast.hpp>
 #include <trireme/collective/in_flight.hpp>
-#include <trireme/core/errors.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -43,15 +42,15 @@ namespace trireme::inline TRIREME_ISA {
 
 /// Scatter of blocks that differ in size: returns this rank's block of what the root has, which may be what gatherv has
 /// made; that of the others is not looked at. The root tells the sizes first, then a schedule of scatter moves exactly
-/// these bytes. Throws usage_error if the root has another number of blocks than ranks, and as scatter.
+/// these bytes. Throws usage_error if the root has another number of blocks than ranks, or they do not lie one behind
+/// the other in its numbers, and as scatter.
 template<class Strategy = strategy_by_default<collective::scatter>, collective_communicator C, byte_copyable T>
     requires std::default_initializable<T>
 [[nodiscard]] std::vector<T> scatterv(C& comm, blocks_by_rank<T> const& blocks, int root = 0) {
     detail::check_root("scatterv", root, comm.size());
     auto const n = static_cast<std::size_t>(comm.size());
-    if (comm.rank() == root && blocks.size() != n)
-        throw usage_error("scatterv: the root has " + std::to_string(blocks.size()) + " blocks; it needs " +
-                          std::to_string(n) + ", one per rank");
+    if (comm.rank() == root)
+        detail::check_blocks("scatterv", "root's input", blocks.numbers.size(), blocks.offsets, comm.size());
     auto offsets = blocks.offsets;
     offsets.resize(n + 1); // the others' are not looked at
     return detail::scatter_blocks<Strategy, T>(comm, blocks.numbers, std::move(offsets), root);

@@ -68,7 +68,7 @@ public:
         for (int k = 0; k < t.transfers; ++k)
             if (auto const& m = t.moves[k]; m.sends && !is_own(m)) {
                 std::span<std::byte> const from = here(m);
-                left_[m.gradient][m.place] = {link(m), channels_.send(link(m), from.data(), from.size())};
+                left_[m.gradient][m.place] = {true, channels_.send(link(m), from.data(), from.size()), link(m)};
             }
         for (int k = 0; k < t.transfers; ++k) {
             auto const& m = t.moves[k];
@@ -89,13 +89,14 @@ public:
 
     /// Waits until what has been sent from a frame, or from an outgoing slot for gradients, has been taken.
     void wait_until_free(bool slot, std::size_t place, operation const& what) {
-        if (auto const& l = left_[slot][place]; l.number != 0) channels_.wait_taken(l.link, l.number, what);
+        if (auto const& l = left_[slot][place]; l.sent) channels_.wait_taken(l.link, l.number, what);
     }
 
 private:
     struct message {
+        bool sent = false; ///< whether there was one; its number, which wraps around, may be any
+        std::uint32_t number = 0;
         std::size_t link = 0;
-        std::uint32_t number = 0; ///< 0: none yet
     };
 
     static std::vector<channel_link> links(step_program const& p, int replicas) {

@@ -18,7 +18,7 @@ namespace trireme {
 /// factor_of_batch(batch), the option batch. The default is constant.
 /// Every device computes it for itself; on accelerators it is staged with the samples.
 struct rate_schedule {
-    enum class kind : std::uint8_t { constant, in_steps, cosine, one_cycle };
+    enum class kind : std::uint8_t { constant, warm_up_alone, in_steps, cosine, one_cycle };
 
     kind is = kind::constant;  ///< the curve that the factor follows
     std::uint64_t steps = 0;   ///< steps of the curve, warm-up included; in_steps: steps between two cuts
@@ -48,6 +48,7 @@ inline double rate_factor(rate_schedule const& r, std::uint64_t step) noexcept {
     };
     switch (r.is) {
     case rate_schedule::kind::constant:
+    case rate_schedule::kind::warm_up_alone:
         return 1;
     case rate_schedule::kind::in_steps:
         return std::pow(r.end, std::floor(s / static_cast<double>(r.steps)));
@@ -109,7 +110,9 @@ struct one_cycle_rate {
 struct warm_up_rate {
     std::uint64_t steps = 0; ///< steps in which the rate rises to learning_rate; has to be given
 
-    constexpr operator rate_schedule() const noexcept { return {rate_schedule::kind::constant, 0, steps, 1, 1, 1}; }
+    constexpr operator rate_schedule() const noexcept {
+        return {rate_schedule::kind::warm_up_alone, 0, steps, 1, 1, 1};
+    }
 };
 
 /// learning_rate is that of a batch of `from` samples, and grows with the option batch, whatever the number of devices:
@@ -137,6 +140,8 @@ constexpr char const* rate_name(rate_schedule const& r) noexcept {
     switch (r.is) {
     case rate_schedule::kind::constant:
         return r.warm_up == 0 ? "constant" : "warm_up_rate";
+    case rate_schedule::kind::warm_up_alone:
+        return "warm_up_rate";
     case rate_schedule::kind::in_steps:
         return "step_rate";
     case rate_schedule::kind::cosine:
@@ -173,6 +178,11 @@ TRIREME_COLD inline void check_rate_schedule(rate_schedule const& r) {
     auto const steps = std::to_string(r.steps);
     switch (r.is) {
     case rate_schedule::kind::constant:
+        return;
+    case rate_schedule::kind::warm_up_alone:
+        if (r.warm_up == 0)
+            refuse("steps", "0",
+                   "it must be at least 1; say in how many steps the rate rises, as in warm_up_rate{.steps = 500}");
         return;
     case rate_schedule::kind::in_steps:
         if (r.steps == 0)

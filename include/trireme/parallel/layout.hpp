@@ -244,6 +244,9 @@ struct parallel_layout {
 /// Shards that a fixed tree may have: enough for any machine, and the tree's stack stays small.
 inline constexpr std::size_t max_logical_shards = 4096;
 
+/// Micro-batches that a replica's share of a batch may be cut into: the tasks of a step number them in 16 bits.
+inline constexpr std::size_t max_micro_batches = 65535;
+
 /// Devices that a trainer may have, those of all its processes together. More are a mistake in an option, and proving
 /// their schedule would take longer than the run.
 inline constexpr int max_devices = 256;
@@ -273,6 +276,10 @@ TRIREME_COLD inline void check_numbers(parallel_layout const& l, std::size_t bat
             "batch = " + number(batch) + " on " + number(l.replicas) +
             " devices: a batch needs at least one sample per device; use a larger batch or no more devices than " +
             number(batch));
+    if (l.micro_batches > max_micro_batches)
+        throw usage_error("micro_batches = " + number(l.micro_batches) +
+                          ": a replica's share of a batch is cut into at most " + number(max_micro_batches) +
+                          "; take fewer, each with more samples");
     if (l.logical_shards > max_logical_shards)
         throw usage_error("logical_shards = " + number(l.logical_shards) + ": at most " + number(max_logical_shards) +
                           " are possible");

@@ -51,8 +51,10 @@ public:
         widen(sent, gradients);
     }
 
+    /// Errors shrink by a factor; one that is 0, or no number as the norm of a lost step makes it, forgets them.
     void scale_errors(T factor) noexcept {
-        for (std::size_t k = 0; k < elements_; ++k) errors()[k] *= factor;
+        bool const keeps = factor > 0;
+        for (std::size_t k = 0; k < elements_; ++k) errors()[k] = keeps ? errors()[k] * factor : T{0};
     }
 
 private:

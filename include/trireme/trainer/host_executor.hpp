@@ -119,7 +119,8 @@ protected:
     virtual void measure_pieces(std::span<double> sums) const = 0;
     /// Adds the gradients of the `i`-th collective, which compresses, over all replicas.
     virtual void add_compressed(std::size_t i) = 0;
-    /// Scales what the rounding of gradients has left for the next step, as the gradients themselves; 0 forgets it.
+    /// Scales what the rounding of gradients has left for the next step, as the gradients themselves; 0 forgets it, and
+    /// so does a factor that is no number.
     virtual void scale_errors(T factor) = 0;
     /// Tied rows: see tied_rows.
     virtual void add_tied() = 0;

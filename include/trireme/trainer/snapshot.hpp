@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct training_snapshot {
     std::uint64_t steps = 0;                      ///< steps begun
     std::uint32_t epochs = 0;                     ///< epochs begun
     std::uint64_t seed = 0;                       ///< seed of the training
-    float learning_rate = 0; ///< factor of a step's gradient, before the schedule of the option `rate`
+    /// Factor of a step's gradient, before the schedule of the option `rate`; has to be given.
+    float learning_rate = std::numeric_limits<float>::quiet_NaN();
 };
 
 namespace detail {

@@ -77,7 +77,8 @@ public:
             auto const start = clock::now();
             auto const tell = [&](std::size_t b, std::uint64_t number) {
                 collect(number);
-                work_.tell(b, number);
+                executor_->at_rank = first_rank(); // an observer's error is of the rank that calls it
+                work_.tell(b, number, first_rank() == 0);
                 told = number;
                 return work_.is_finite(number);
             };

@@ -322,7 +322,8 @@ public:
     /// that the trainer of the snapshot would have made, on whatever devices, with the same bits where both are
     /// reproducible; what a trainer that compresses gradients has kept of them is in no snapshot. The lists have their
     /// sizes already. If `read` throws, nothing is changed; processes agree as in `load`. Errors: usage_error if a list
-    /// has another size afterwards, or the snapshot is of a training with another seed.
+    /// has another size afterwards, the snapshot is of a training with another seed, or its learning rate is negative
+    /// or not finite.
     template<class Read>
     void restore(Read&& read) {
         check_ready();
@@ -334,6 +335,9 @@ public:
             read(s);
             detail::check_snapshot(s, network_type::parameters, network_type::buffers,
                                    optimizer_type::state_per_parameter, run_.state().options.seed);
+            auto restored = run_.state().options;
+            restored.learning_rate = s.learning_rate;
+            optimizer_type::check(restored);
             same(s.parameters);
             same(s.buffers);
             for (auto const& array : s.optimizer) same(array);

@@ -130,6 +130,10 @@ public:
     void check(sample_set const& samples, bool targets = true) const {
         if (samples.size() == 0)
             throw usage_error("the data set is empty: a step, an evaluation and a prediction need at least one sample");
+        if (samples.size() > std::numeric_limits<std::uint32_t>::max())
+            throw usage_error(number(samples.size()) +
+                              " samples do not fit the 32-bit indices of a step, an evaluation or a prediction: pass "
+                              "them in parts");
         check_inputs(samples.inputs(), samples.size());
         if (targets) check_targets(samples.targets(), samples.size());
     }

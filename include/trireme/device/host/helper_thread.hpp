@@ -31,9 +31,10 @@ std::thread start_thread(std::string const& whose, F f) {
     }
 }
 
-/// Calls `start`, which starts a thread, with all signals blocked: signals are for the program's own threads.
-template<class Start>
-auto without_signals(Start&& start) {
+/// Calls `f` with all signals blocked in this thread, and in a thread that `f` starts: signals are for the program's
+/// own threads, and end some calls of the system too early.
+template<class F>
+auto without_signals(F&& f) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -41,7 +42,7 @@ auto without_signals(Start&& start) {
         sigset_t const& mask;
         ~restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
     } const restore_at_end{before};
-    return std::forward<Start>(start)();
+    return std::forward<F>(f)();
 }
 
 } // namespace trireme

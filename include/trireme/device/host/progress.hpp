@@ -4,9 +4,11 @@
 
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/device/host/watched_deadline.hpp>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <climits>
 #include <cstdint>
 #include <ctime>
@@ -70,19 +72,40 @@ public:
 
     using outcome = wait_outcome;
 
-    /// Waits until the count reaches `target`, `stop` becomes true, or `limit` has passed. `before_sleep` is called
-    /// before every sleep, which are 100 ms at most: the place to say who is waited for, and to look after them.
+    /// Waits until the count reaches `target`, `stop` becomes true, or `limit` has passed since the last spin or yield.
+    /// `before_sleep` is called before every sleep, which are 100 ms at most: the place to say who is waited for, and
+    /// to look after them.
     template<class BeforeSleep>
-    outcome wait(std::uint32_t target, std::atomic<bool> const& stop, deadline const& limit, patience p,
+    outcome wait(std::uint32_t target, std::atomic<bool> const& stop, std::chrono::duration<double> limit, patience p,
                  BeforeSleep&& before_sleep) noexcept {
+        if (comes_soon(target, p)) return outcome::reached;
+        watched_deadline until(deadline::in(limit));
+        return sleep_until_reached(target, stop, until, before_sleep);
+    }
+    /// A wait with a deadline that several waits have in common.
+    template<class BeforeSleep>
+    outcome wait(std::uint32_t target, std::atomic<bool> const& stop, watched_deadline& until, patience p,
+                 BeforeSleep&& before_sleep) noexcept {
+        if (comes_soon(target, p)) return outcome::reached;
+        return sleep_until_reached(target, stop, until, before_sleep);
+    }
+
+private:
+    bool comes_soon(std::uint32_t target, patience p) const noexcept {
         for (int i = 0; i < p.spins; ++i) {
-            if (reached(target)) return outcome::reached;
+            if (reached(target)) return true;
             relax();
         }
         for (int i = 0; i < p.yields; ++i) {
-            if (reached(target)) return outcome::reached;
+            if (reached(target)) return true;
             std::this_thread::yield();
         }
+        return false;
+    }
+
+    template<class BeforeSleep>
+    outcome sleep_until_reached(std::uint32_t target, std::atomic<bool> const& stop, watched_deadline& until,
+                                BeforeSleep& before_sleep) noexcept {
         auto result = outcome::late;
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
         for (;;) {
@@ -96,14 +119,13 @@ public:
                 break;
             }
             before_sleep();
-            if (limit.passed()) break;
-            sleep_while(seen, limit);
+            if (until.passed()) break;
+            sleep_while(seen, until.left());
         }
         sleepers_.fetch_sub(1, std::memory_order_seq_cst);
         return result;
     }
 
-private:
     static void relax() noexcept {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -119,16 +141,15 @@ private:
     }
 
     /// Never longer than 100 ms at a time: a wake that a stopped group could not deliver is noticed soon all the same.
-    void sleep_while(std::uint32_t seen, deadline const& limit) noexcept {
+    void sleep_while(std::uint32_t seen, deadline::clock::duration left) noexcept {
         using namespace std::chrono;
-        auto const left = std::clamp<nanoseconds>(limit.left(), microseconds(1), milliseconds(100));
         timespec ts{};
-        ts.tv_nsec = static_cast<long>(left.count());
+        ts.tv_nsec = static_cast<long>(std::clamp<nanoseconds>(left, microseconds(1), milliseconds(100)).count());
         syscall(SYS_futex, static_cast<void*>(&count_), FUTEX_WAIT | scope, seen, &ts, nullptr, 0);
     }
 #else
     void wake_all() noexcept {}
-    void sleep_while(std::uint32_t, deadline const&) noexcept {
+    void sleep_while(std::uint32_t, deadline::clock::duration) noexcept {
         std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
 #endif

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 
 namespace trireme {
@@ -22,7 +23,8 @@ namespace trireme {
 // before one waits for what never comes.
 
 /// The words of a collective_call in which ranks must agree, without addresses: the same words mean the same in any
-/// process. Texts are cut where they are longer than their place.
+/// process. Texts are cut where they are longer than their place; of what is cut off of a strategy, or an operation, a
+/// digest is compared.
 class call_words {
 public:
     static constexpr std::size_t count = 20;
@@ -30,14 +32,13 @@ public:
     call_words() = default;
     explicit call_words(collective_call const& c) noexcept {
         write(0, 2, c.name);
-        write(2, 5, c.strategy);
-        write(7, 3, c.op);
+        auto const cut = write(2, 5, c.strategy) + 3 * write(7, 3, c.op);
         write(10, 1, c.dtype);
         words[11] = c.elements;
         words[12] = c.element_bytes;
         words[13] = static_cast<std::uint32_t>(c.root);
         words[14] = static_cast<std::uint32_t>(c.steps);
-        words[15] = static_cast<std::uint32_t>(c.chunks);
+        words[15] = static_cast<std::uint32_t>(c.chunks) | (cut << 32);
         write(16, 1, c.subject.what);
         words[17] = c.subject.count;
         words[18] = c.subject.digest;
@@ -47,13 +48,13 @@ public:
 
     /// "all_reduce<ring>(1024 x f32, sum, root 0; 6 steps, 4 chunks)".
     TRIREME_COLD std::string text() const {
-        auto const dtype = read(10, 1), op = read(7, 3);
-        auto said = read(0, 2) + '<' + read(2, 5) + ">(";
+        auto const dtype = read(10, 1), op = name_at(7, 3);
+        auto said = read(0, 2) + '<' + name_at(2, 5) + ">(";
         if (!dtype.empty()) said += std::to_string(words[11]) + " x " + dtype + ", ";
         if (dtype == "bytes") said += std::to_string(words[12]) + " each, ";
         if (!op.empty()) said += op + ", ";
         return said + "root " + std::to_string(words[13]) + "; " + std::to_string(words[14]) + " steps, " +
-               std::to_string(words[15]) + " chunks)";
+               std::to_string(static_cast<std::uint32_t>(words[15])) + " chunks)";
     }
 
     /// True if the calls are alike, and only the data that they work for differs.
@@ -72,12 +73,24 @@ public:
     std::array<std::uint64_t, count> words{};
 
 private:
-    void write(std::size_t at, std::size_t n, char const* text) noexcept {
-        std::memcpy(&words[at], text, strnlen(text, n * 8));
+    /// Returns a digest of what has no room, 0 if all has.
+    std::uint64_t write(std::size_t at, std::size_t n, char const* text) noexcept {
+        auto const letters = strnlen(text, n * 8);
+        std::memcpy(&words[at], text, letters);
+        return text[letters] == '\0' ? 0 : digest_of_rest(text + letters);
+    }
+    TRIREME_COLD static std::uint64_t digest_of_rest(char const* text) noexcept {
+        return digest_of(std::as_bytes(std::span(text, std::strlen(text))));
     }
     std::string read(std::size_t at, std::size_t n) const {
         char text[8 * count + 1] = {};
         std::memcpy(text, &words[at], n * 8);
+        return text;
+    }
+    /// With "..." if it may have been cut.
+    std::string name_at(std::size_t at, std::size_t n) const {
+        auto text = read(at, n);
+        if (text.size() == n * 8 && words[15] >> 32 != 0) text += "...";
         return text;
     }
 };
@@ -94,7 +107,9 @@ TRIREME_COLD inline mismatch_error different_calls(char const* member, std::uint
     return mismatch_error(std::string("the ") + member + "s of a group called different collectives, their number " +
                           std::to_string(number) + ": " + name(rank) + " called " + called.text() + ", " + name(other) +
                           " called " + other_called.text() +
-                          (number == other_number ? "" : " as its number " + std::to_string(other_number)) +
+                          (number != other_number                 ? " as its number " + std::to_string(other_number)
+                           : called.text() == other_called.text() ? ", with another name behind the dots"
+                                                                  : "") +
                           "; all must make the same calls in the same order");
 }
 

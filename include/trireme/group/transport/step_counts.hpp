@@ -8,6 +8,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/own_process.hpp>
 #include <trireme/device/host/progress.hpp>
+#include <trireme/device/host/watched_deadline.hpp>
 #include <trireme/group/communicator.hpp>
 #include <trireme/group/late.hpp>
 #include <trireme/group/transport/call_words.hpp>
@@ -139,7 +140,7 @@ public:
     }
 
     /// True if `source` has completed `after` steps: `wait_for` as a question. Throws what a wait would throw; the
-    /// deadline runs from the first answer that is no.
+    /// deadline runs from the first answer that is no, while questions are less than a second apart.
     bool has_completed(int source, int after, operation const& what) {
         auto& theirs = lane_of(source).steps;
         if (state_->stopped().load(std::memory_order_relaxed)) end_here();
@@ -153,12 +154,12 @@ public:
             waits(source, base_ + 1 + static_cast<std::uint32_t>(after));
             if (!asking_until_ || asked_ != source) {
                 asked_ = source;
-                asking_until_ = deadline::in(state_->wait_limit);
-                look_again_ = deadline::in(look_interval);
+                asking_until_.emplace(deadline::in(state_->wait_limit));
+                look_again_ = asking_until_->looked() + look_interval;
             } else if (asking_until_->passed()) {
                 throw_late(source, what);
-            } else if (look_again_->passed()) {
-                look_again_ = deadline::in(look_interval);
+            } else if (asking_until_->looked() >= look_again_) {
+                look_again_ = asking_until_->looked() + look_interval;
                 state_->look_around(rank_);
             }
         } else if (asking_until_ && asked_ == source) {
@@ -228,11 +229,11 @@ private:
             right = right && r >= 0 && r < whole.size();
             found += r == whole.rank_ ? 1 : 0;
         }
-        right = right && found == 1 && !whole.slot().lanes[static_cast<std::size_t>(lane)].steps.reached(1);
-        if (right) return lane;
+        auto const bit = right && found == 1 ? std::uint32_t{1} << lane : 0;
+        if (bit != 0 && (std::exchange(whole.lanes_taken_, whole.lanes_taken_ | bit) & bit) == 0) return lane;
         throw usage_error("a part of a group is made of the whole group's ranks, each once and this one among them, "
                           "with a lane from 1 to " +
-                          std::to_string(max_lanes - 1) + " that no other part has used");
+                          std::to_string(max_lanes - 1) + " that no other part has taken");
     }
 
     /// The number in the whole group of a rank.
@@ -310,11 +311,10 @@ private:
     template<class Progress>
     TRIREME_NOINLINE void wait_long(Progress& theirs, std::uint32_t target, int source, operation const& what,
                                     std::uint32_t steps) {
-        auto const outcome =
-            theirs.wait(target, state_->stopped(), deadline::in(state_->wait_limit), state_->waiting, [&] {
-                waits(source, steps);
-                state_->look_around(rank_);
-            });
+        auto const outcome = theirs.wait(target, state_->stopped(), state_->wait_limit, state_->waiting, [&] {
+            waits(source, steps);
+            state_->look_around(rank_, [&] { return theirs.reached(target); });
+        });
         if (outcome == wait_outcome::late) throw_late(source, what);
         slot().waits_for.store(-1, std::memory_order_release);
         if (outcome == wait_outcome::stopped) end_here();
@@ -337,7 +337,8 @@ private:
     }
 
     int place_ = 0, size_ = 0;
-    std::vector<int> members_; ///< by place, if this is a part
+    std::vector<int> members_;              ///< by place, if this is a part
+    mutable std::uint32_t lanes_taken_ = 0; ///< by the whole group's parts, a bit each
     int allocated_ = 0;
     collective_call call_;       ///< the last one
     collective_subject subject_; ///< of the next one
@@ -347,7 +348,8 @@ private:
     std::uint64_t compared_ = 0; ///< peers, a bit each, whose call agrees with the current one
     bool inside_ = false;        ///< a collective
     int asked_ = -1;             ///< the rank that has not come as far, by the last answer
-    std::optional<deadline> asking_until_, look_again_;
+    std::optional<watched_deadline> asking_until_;
+    deadline::clock::time_point look_again_; ///< at the peers, while it asks
     traffic moved_;
     own_process process_;
 };

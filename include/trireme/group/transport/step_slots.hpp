@@ -67,15 +67,17 @@ struct step_slot {
 /// The state that a group's ranks share. step_counting works with all such states; they differ in where memory
 /// comes from, how a reason to stop reaches the others, and how one looks after peers during a long wait.
 template<class S>
-concept step_counting_state = requires(S& s, int rank, int lane, std::exception_ptr why, collective_call const& call) {
+concept step_counting_state = requires(S& s, int rank, int lane, std::exception_ptr why, collective_call const& call,
+                                       bool (*come)()) {
     { S::member } -> std::convertible_to<char const*>; // what messages call a rank: "device"
     { s.size() } -> std::convertible_to<int>;
     { s.known_as(rank) } -> std::same_as<int>; // the number that messages and errors give a rank
     s.slot(rank).lanes[0].steps.reached(std::uint32_t{});
     { s.stopped() } -> std::same_as<std::atomic<bool> const&>;
-    s.stop(rank, why);   // ends all waits; the first reason is kept
-    s.throw_stopped();   // what a rank throws that finds the group stopped
-    s.look_around(rank); // before each sleep of a long wait: stops the group if a peer is gone
+    s.stop(rank, why);         // ends all waits; the first reason is kept
+    s.throw_stopped();         // what a rank throws that finds the group stopped
+    s.look_around(rank, come); // before each sleep of a long wait: stops the group if a peer is gone and has not come
+    s.look_around(rank);       // the same where the slot of `rank` says for how many steps it waits
     { s.is_gone(rank) } -> std::same_as<bool>;
     { s.allocate(rank, int{}, std::size_t{}) } -> std::same_as<void*>; // an arena of `rank`, the caller
     { s.at(rank, int{}) } -> std::convertible_to<void*>;               // where `rank` has it

@@ -52,7 +52,8 @@ public:
     std::size_t lines = 0;  ///< of all roles; 0: as many as each micro-batch has tasks
     bool has_moves = false; ///< some lines are sends and receives, which else follow
 
-    /// The orders in which all roles compute, and the rest that a schedule says: see pipeline_schedule.
+    /// The orders in which all roles compute, and the rest that a schedule says: see pipeline_schedule. Orders that
+    /// were read are written one behind the other, from the room of the first list on.
     constexpr void write(int all_roles, int all_micro_batches, role_order* lists) const {
         write_(orders_, all_roles, all_micro_batches, lists);
     }

@@ -336,7 +336,7 @@ TRIREME_COLD inline schedule_orders parse_schedule_csv(std::string_view text, st
 }
 
 /// Reads a schedule from a file of PyTorch's (parse_schedule_csv). Errors: data_error, also for a file that is missing,
-/// no regular file or above 8 MiB. Memory: up to 64 times the file, for the proofs that find the slots.
+/// no regular file or above 8 MiB. Memory: up to 64 times the file, and 10 KB, for the proofs that find the slots.
 TRIREME_COLD inline schedule_orders read_schedule_csv(std::string const& path) {
     detail::regular_file const file(path);
     detail::schedule_parser::check_size(path, file.size());

@@ -52,7 +52,7 @@ public:
     int chunks() const noexcept { return lists_.chunks; } ///< stages of each role
     int micro_batches() const noexcept { return lists_.micro_batches; }
     /// The gradients that a role may have sent while none of them has been taken: the fewest with which the step is
-    /// proved by counters, default_slots or more; as many as there are, where none suffice.
+    /// proved by counters, default_slots or more; as many as there are, up to max_places, where none suffice.
     int slots() const noexcept { return slots_; }
     int stage(int role, int chunk) const noexcept {
         return lists_.stages[static_cast<std::size_t>(role * chunks() + chunk)];
@@ -104,8 +104,12 @@ inline schedule_orders::operator schedule_choice() const& noexcept {
     c.has_moves = lists_.has_moves;
     c.orders_ = this;
     c.write_ = [](void const* all, int roles, int, role_order* lists) {
-        for (int role = 0; role < roles; ++role)
+        auto* next = lists[0].tasks;
+        for (int role = 0; role < roles; ++role) {
+            lists[role] = {next, 0};
             for (auto const& line : at(all).order(role)) lists[role].add(line);
+            next += lists[role].count;
+        }
     };
     c.stage_ = [](void const* all, int roles, int role, int chunk) {
         return roles == at(all).roles() ? at(all).stage(role, chunk) : chunk * roles + role; // else it is refused
@@ -115,12 +119,17 @@ inline schedule_orders::operator schedule_choice() const& noexcept {
 }
 
 TRIREME_COLD inline void schedule_orders::find_slots() {
+    int const most = std::clamp(chunks() * micro_batches(), default_slots, max_places);
+    slots_ = most;
+    // without a way there and a way back for each, no number proves the step: it is not played, and takes no memory
+    if (lists_.lines.size() / 2 <
+        static_cast<std::size_t>(roles() * chunks()) * static_cast<std::size_t>(micro_batches()))
+        return;
     std::vector<step_task> room(step_capacity(*this, shape()));
     auto const proved = [&](int slots) {
         slots_ = slots;
         return verify(build_step(*this, shape(), room)).ok();
     };
-    int const most = std::max(default_slots, chunks() * micro_batches());
     if (proved(default_slots) || !proved(most)) return;
     int few = default_slots, enough = most;
     while (enough - few > 1) {

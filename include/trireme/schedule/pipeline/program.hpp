@@ -128,13 +128,16 @@ namespace detail {
 /// Writes the tasks of one role, and gives out its frames and outgoing slots.
 class role_writer {
 public:
-    /// most_frames: as many as the lines that may take one.
+    /// most_slots: fewer than one count as one, and more than have numbers as max_places. most_frames: as many as the
+    /// lines that may take one.
     constexpr role_writer(step_program const& p, int role, std::span<step_task> out,
                           std::span<std::uint8_t const> role_of, int most_slots, std::size_t most_frames,
                           bool writes_moves = false, std::uint16_t evaluation_frames = 1)
-        : program_(p), role_(role), out_(out), role_of_(role_of), most_slots_(static_cast<std::uint16_t>(most_slots)),
+        : program_(p), role_(role), out_(out), role_of_(role_of),
+          most_slots_(static_cast<std::uint16_t>(std::clamp(most_slots, 1, max_places))),
           evaluation_frames_(std::max<std::uint16_t>(1, evaluation_frames)), writes_moves_(writes_moves),
-          held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)), busy_(most_frames + 1) {}
+          held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)),
+          busy_(std::min<std::size_t>(most_frames, max_places) + 1) {}
 
     role_writer(role_writer const&) = delete;
     role_writer& operator=(role_writer const&) = delete;
@@ -216,11 +219,13 @@ private:
               .micro_batch = c.micro_batch,
               .place = c.sends && c.gradient ? held.slot : held.frame});
     }
+    /// The last frame that has a number is taken again where all are busy: the proof tells of that, too.
     constexpr std::uint16_t take_frame() {
+        constexpr std::uint16_t last = max_places - 1;
         auto f = lowest_;
-        while (busy_[f]) ++f;
+        while (busy_[f] && f < last) ++f;
         busy_[f] = true;
-        lowest_ = static_cast<std::uint16_t>(f + 1);
+        lowest_ = std::min(last, static_cast<std::uint16_t>(f + 1));
         return f;
     }
     /// In evaluation frames take turns: what has been sent from one need not have been taken when the next is filled.
@@ -251,23 +256,26 @@ private:
     std::uint16_t lowest_ = 0; ///< all frames below are busy
     step_task move_ = {};
     std::uint32_t tail_ = 0;
-    std::uint16_t frames_ = 0, slots_ = 0, sent_ = 0;
+    std::uint16_t frames_ = 0, slots_ = 0;
+    std::uint32_t sent_ = 0;
 };
 
 } // namespace detail
 
-/// Tasks that a step of this shape has room for.
+/// Tasks that a step of this shape, or an evaluation, has room for: two for each line, which may have a move before it.
+/// Orders that were read have at least a line for each stage; an evaluation goes twice through it.
 constexpr std::size_t step_capacity(schedule_choice const& s, step_shape const& shape) noexcept {
     auto const n = [](int x) { return static_cast<std::size_t>(x); };
-    auto const usual = n(shape.roles) * n(6 * s.chunks) * n(shape.micro_batches);
-    return std::max(usual, 2 * s.lines * n(shape.passes)) + n(shape.roles) * (5 + n(2 * s.chunks * shape.slices));
+    auto const lines =
+        s.lines != 0 ? s.lines * n(shape.passes) : n(shape.roles) * n(3 * s.chunks) * n(shape.micro_batches);
+    return 2 * lines + n(shape.roles) * (5 + n(2 * s.chunks * shape.slices));
 }
 
 namespace detail {
 
 /// The lines that a role may have in a pass.
 constexpr std::size_t most_lines(schedule_choice const& s, step_shape const& shape) noexcept {
-    return std::max(static_cast<std::size_t>(3 * s.chunks * (shape.micro_batches / shape.passes)), s.lines);
+    return s.lines != 0 ? s.lines : static_cast<std::size_t>(3 * s.chunks * (shape.micro_batches / shape.passes));
 }
 
 [[noreturn]] TRIREME_COLD inline void refuse_shape(schedule_choice const& s, step_shape const& shape) {
@@ -321,9 +329,10 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
     scratch<std::uint8_t> role_of(stages);
     auto p = with_stages(s, shape, role_of);
     auto const most = most_lines(s, shape), roles = static_cast<std::size_t>(shape.roles);
-    scratch<scheduled_work> lines(roles * (most + 1));
+    auto const apart = s.lines != 0 ? 0 : most + 1; // lists that were read make their own room
+    scratch<scheduled_work> lines((roles - 1) * apart + most + 1);
     scratch<role_order> lists(roles);
-    for (std::size_t r = 0; r < roles; ++r) lists[r].tasks = lines.data() + r * (most + 1);
+    for (std::size_t r = 0; r < roles; ++r) lists[r].tasks = lines.data() + r * apart;
     int const in_a_pass = shape.micro_batches / shape.passes;
     s.write(shape.roles, in_a_pass, lists.data());
     bool const placed = p.misplaced_role() == shape.roles;

@@ -77,7 +77,7 @@ struct role_order {
 /// Sends, receives and where values are kept follow from the order; whether it works is proved (verify.hpp). A schedule
 /// that goes back several times before the role before it takes the first gradient says for how many a role has room:
 ///
-///     static constexpr int slots(int roles, int micro_batches); // by default default_slots
+///     static constexpr int slots(int roles, int micro_batches); // 1 to max_places; by default default_slots
 ///
 /// One that looks for its order among many says so, so that compilers do only what they can: see is_step_for_compiler.
 ///
@@ -94,6 +94,7 @@ concept pipeline_schedule = std::default_initializable<S> && requires {
 
 inline constexpr int max_chunks = 8;
 inline constexpr int default_slots = 2;
+inline constexpr int max_places = 65535; ///< frames of a role, and slots: tasks number them in 16 bits
 
 /// The stage that is a role's `chunk`-th.
 template<pipeline_schedule S>

@@ -53,10 +53,9 @@ public:
           stages_(static_cast<std::size_t>(p.stage_count())),
           micro_batches_(static_cast<std::size_t>(p.shape.micro_batches)),
           slices_(static_cast<std::size_t>(p.chunks * p.shape.slices)), next_(roles_), posted_(roles_),
-          been_(stages_ * micro_batches_), added_(stages_), most_frames_(most_of(p.frames)),
-          most_slots_(most_of(p.slots)), frames_(roles_ * most_frames_), slots_(roles_ * most_slots_),
-          crossings_(2 * stages_ * micro_batches_), reduced_(roles_ * slices_), updated_(roles_ * slices_),
-          met_(roles_) {}
+          been_(stages_ * micro_batches_), added_(stages_), frames_(numbered(p.frames, first_frame_)),
+          slots_(numbered(p.slots, first_slot_)), crossings_(2 * stages_ * micro_batches_), reduced_(roles_ * slices_),
+          updated_(roles_ * slices_), met_(roles_) {}
 
     constexpr program_verdict run(bool evaluation) {
         evaluates_ = evaluation;
@@ -104,11 +103,11 @@ private:
     };
     enum crossing : std::uint8_t { not_yet, is_posted, is_taken };
 
-    constexpr std::size_t most_of(std::uint16_t const* counts) const {
-        std::size_t most = 1;
-        for (std::size_t r = 0; r < roles_; ++r)
-            if (counts[r] > most) most = counts[r];
-        return most;
+    /// The room for the places of all roles, of which each has so many: `first` tells where its own begin.
+    constexpr std::size_t numbered(std::uint16_t const* counts, std::uint32_t* first) const {
+        std::uint32_t all = 0;
+        for (std::size_t r = 0; r < roles_; ++r) first[r] = all, all += counts[r];
+        return all + 1;
     }
     constexpr std::span<step_task const> list(std::size_t role) const { return p_.list(static_cast<int>(role)); }
     constexpr std::size_t index(step_task const& t, std::size_t role) const {
@@ -220,8 +219,8 @@ private:
         return t.computes() ? compute(t, r, waits) : finish(t, r);
     }
 
-    constexpr content& frame(std::size_t role, std::size_t i) { return frames_[role * most_frames_ + i]; }
-    constexpr sent& slot(std::size_t role, std::size_t i) { return slots_[role * most_slots_ + i]; }
+    constexpr content& frame(std::size_t role, std::size_t i) { return frames_[first_frame_[role] + i]; }
+    constexpr sent& slot(std::size_t role, std::size_t i) { return slots_[first_slot_[role] + i]; }
     constexpr std::size_t index_of(stage_transfer const& m) const { return m.way() * micro_batches_ + m.micro_batch; }
     constexpr crossing& crossing_of(stage_transfer const& m) { return crossings_[index_of(m)]; }
     /// True if values that were sent from a frame are still to be read there: who fills the frame waits.
@@ -430,8 +429,8 @@ private:
     scratch<std::size_t> next_;
     scratch<bool> posted_; ///< the sends of the role's next task, a move; or the role has come to a meeting
     scratch<visit> been_;
-    scratch<std::size_t> added_;           ///< micro-batches whose gradients a stage has added, or losses
-    std::size_t most_frames_, most_slots_; ///< of a role
+    scratch<std::size_t> added_; ///< micro-batches whose gradients a stage has added, or losses
+    std::uint32_t first_frame_[max_roles] = {}, first_slot_[max_roles] = {};
     scratch<content> frames_;
     scratch<sent> slots_;
     scratch<crossing> crossings_;

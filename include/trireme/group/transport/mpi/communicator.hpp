@@ -92,10 +92,11 @@ public:
           rank_(static_cast<int>(std::find(members.begin(), members.end(), whole.rank()) - members.begin())),
           node_(whole.node_), places_(members.size(), -1) {
         if (whole.part_ != nullptr || whole.messages_.members().lane != 0 || lane < 1 || lane >= max_lanes ||
-            rank_ == size_)
+            rank_ == size_ || (whole.lanes_taken_ & 1u << lane) != 0)
             throw usage_error("a part of a group is made of the whole group's ranks, this one among them, with a lane "
                               "from 1 to " +
-                              std::to_string(max_lanes - 1));
+                              std::to_string(max_lanes - 1) + " that no other part has taken");
+        whole.lanes_taken_ |= 1u << lane;
         if (whole.machine_ == nullptr) return;
         std::vector<int> here;
         for (std::size_t i = 0; i < members.size(); ++i)
@@ -213,6 +214,7 @@ private:
     levels groups_;
     std::vector<int> places_;
     int allocated_ = 0;
+    mutable unsigned lanes_taken_ = 0; ///< by parts of this group, a bit each
     traffic moved_;
     std::array<host_memory, max_arenas> memory_;
     std::any kept_;

@@ -59,7 +59,8 @@ public:
     /// True if the memory of all messages of a link up to `number` is free.
     bool has_sent(std::size_t link, std::uint32_t number, operation const& what) {
         for (std::size_t i = 0; i < sent_.size();) {
-            if (sent_[i].link != link || sent_[i].number > number) {
+            bool const later = static_cast<std::int32_t>(sent_[i].number - number) > 0; // numbers wrap around
+            if (sent_[i].link != link || later) {
                 ++i;
                 continue;
             }

@@ -7,6 +7,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/own_process.hpp>
 #include <trireme/device/host/progress.hpp>
+#include <trireme/device/host/watched_deadline.hpp>
 #include <trireme/group/communicator.hpp>
 #include <trireme/group/late.hpp>
 #include <trireme/group/transport/call_words.hpp>
@@ -156,22 +157,13 @@ public:
     }
 
     /// True if all requests that were begun are over; looks after the group now and then. Throws what a wait would
-    /// throw.
+    /// throw. The deadline runs from the first answer that is no, while questions are less than a second apart.
     bool settled(operation const& what) {
-        process_.require();
-        if (requests_.empty()) return true;
-        int over = 0;
-        auto const status =
-            MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &over, MPI_STATUSES_IGNORE);
-        if (status != MPI_SUCCESS) fail(status, what);
-        if (over != 0) {
-            requests_.clear();
-            pending_.clear();
-            asking_ = false;
-            end_wait();
-            return true;
-        }
-        if (!asking_) begin_wait(); // the deadline runs from the first answer that is no
+        if (all_over(what)) return true;
+        if (!asking_)
+            begin_wait();
+        else
+            wait_until_.passed();
         if (++turn_ % 256 == 0) look(what);
         return false;
     }
@@ -181,7 +173,7 @@ public:
     void wait(operation const& what, Ready&& ready) {
         if (requests_.empty() && ready()) return;
         bool over = false; // what was begun
-        wait_until(what, [&] { return (over = over || settled(what)) && ready(); });
+        wait_until(what, [&] { return (over = over || all_over(what)) && ready(); });
     }
     /// Waits until `ready()`, whatever was begun besides.
     template<class Ready>
@@ -209,9 +201,9 @@ public:
     /// long as there is some, for MPI moves nothing else while nobody asks.
     void sends(int more) noexcept { sending_ += more; }
 
-    /// Gives up what was begun, so that its buffers are free, and tells the others why first. What does not end by
-    /// itself is waited for shortly, and what a rank that is gone had a part in not at all. The group is of no use
-    /// after that.
+    /// Gives up what was begun, and tells the others why first. What does not end by itself is waited for shortly, and
+    /// what a rank that is gone had a part in not at all: where that was sent, or was MPI's own collective, MPI may use
+    /// its buffers as long as this process calls MPI. The group is of no use after that.
     TRIREME_COLD void withdraw() noexcept {
         if (!process_.is_this()) return;
         inside_ = false;
@@ -323,6 +315,22 @@ private:
         return &requests_.emplace_back(MPI_REQUEST_NULL);
     }
 
+    /// True if all requests that were begun are over.
+    bool all_over(operation const& what) {
+        process_.require();
+        if (requests_.empty()) return true;
+        int over = 0;
+        auto const status =
+            MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &over, MPI_STATUSES_IGNORE);
+        if (status != MPI_SUCCESS) fail(status, what);
+        if (over == 0) return false;
+        requests_.clear();
+        pending_.clear();
+        asking_ = false;
+        end_wait();
+        return true;
+    }
+
     void check_withdrawn() const {
         if (withdrawn_ && !stopped_) throw usage_error(given_up_collective);
     }
@@ -366,6 +374,7 @@ private:
         mpi_runtime::watchdog::guard const guard(limit_ + std::chrono::seconds(2), what.name);
         for (int turn = 0; !over(); ++turn) {
             if (turn < waiting.spins) continue;
+            wait_until_.passed(); // looks at the clock
             if (turn % 16 == 0) look(what);
             // MPI moves nothing while nobody asks, so a rank that waits long only makes room for others
             if (turn < waiting.spins + 1000)
@@ -377,8 +386,8 @@ private:
         end_wait();
     }
     void begin_wait() noexcept {
-        wait_until_ = deadline::in(limit_);
-        tell_at_ = look_around_at_ = deadline::clock::now() + std::chrono::milliseconds(100);
+        wait_until_ = watched_deadline(deadline::in(limit_));
+        tell_at_ = look_around_at_ = wait_until_.looked() + std::chrono::milliseconds(100);
         turn_ = 0;
         asking_ = true;
     }
@@ -400,9 +409,9 @@ private:
         reason_.raise();
     }
 
-    /// The look of a rank that has waited some time: at the others, and at the clock.
+    /// The look of a rank that has waited some time, and has looked at the clock just now, at the others.
     TRIREME_NOINLINE void look(operation const& what) {
-        auto const now = deadline::clock::now();
+        auto const now = wait_until_.looked();
         if (now < next_look_) return;
         next_look_ = now + std::chrono::milliseconds(5);
         hear();
@@ -413,7 +422,7 @@ private:
             look_around_at_ = now + std::chrono::milliseconds(100);
             look_around();
         }
-        if (wait_until_.passed()) late(what);
+        if (wait_until_.left() <= deadline::clock::duration::zero()) late(what);
         if (now < tell_at_) return;
         tell_at_ = now + std::chrono::milliseconds(300);
         told_ = true;
@@ -430,7 +439,11 @@ private:
     /// one that waits for no other.
     [[noreturn]] TRIREME_COLD void late(operation const& what) {
         auto const& heard = notices_.heard();
-        auto const first = awaited();
+        auto first = awaited();
+        for (int r = 0; first < 0 && r < size_; ++r) // a call of MPI's own, for which all ranks wait: who is not in it
+            if (auto const& h = heard[static_cast<std::size_t>(r)];
+                r != rank_ && among_->has(r) && (h.number != number_ || h.lane != lane_))
+                first = r;
         int const guilty = end_of_waits(first < 0 ? rank_ : first, size_, [&](int r) {
             auto const& h = heard[static_cast<std::size_t>(r)];
             return h.number == 0 || h.awaited == rank_ ? -1 : h.awaited;
@@ -476,7 +489,7 @@ private:
     std::vector<MPI_Request> requests_;
     std::vector<pending> pending_; ///< what each of them is
     std::uint64_t turn_ = 0;
-    deadline wait_until_ = deadline::in(std::chrono::seconds(0));
+    watched_deadline wait_until_ = watched_deadline(deadline::in(std::chrono::seconds(0)));
     deadline::clock::time_point tell_at_ = {}, look_around_at_ = {}, next_look_ = {};
     bool stopped_ = false;
     stop_reason reason_;

@@ -11,6 +11,7 @@
 #include <trireme/group/launch.hpp>
 #include <trireme/group/transport/mpi/errors.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -39,9 +40,9 @@ public:
     class guard {
     public:
         /// `limit` and a second for messages from now; `what` is a literal.
-        guard(std::chrono::duration<double> limit, char const* what) : what_(what) {
+        guard(std::chrono::duration<double> limit, char const* what) : what_(what), since_(shared_clock()) {
             auto const seconds = limit.count() < 1e9 ? limit.count() : 1e9;
-            until_ = shared_clock() + static_cast<std::int64_t>((seconds + 1) * 1e9);
+            until_ = since_ + static_cast<std::int64_t>((seconds + 1) * 1e9);
             auto& w = of_process();
             std::lock_guard const lock(w.mutex_);
             number_ = ++w.guards_;
@@ -61,7 +62,7 @@ public:
     private:
         friend watchdog;
         char const* what_;
-        std::int64_t until_ = 0;
+        std::int64_t since_, until_ = 0;
         std::uint64_t number_ = 0;
         guard* before_ = nullptr;
         guard* next_ = nullptr;
@@ -89,12 +90,23 @@ private:
         return {};
     }
 
+    /// Moves the limits of calls if a short sleep since `before` took so long that the process was stopped meanwhile,
+    /// as a watched_deadline does it for waits.
+    void allow_for_stop(std::int64_t before) noexcept {
+        auto const now = shared_clock();
+        if (now - before < 1'000'000'000) return;
+        std::lock_guard const lock(mutex_);
+        for (auto* g = first_; g != nullptr; g = g->next_) g->until_ += now - std::max(before, g->since_);
+    }
+
     void watch() noexcept {
         for (;;) {
+            auto const before = shared_clock();
             std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            allow_for_stop(before);
             auto late = find_late();
             if (late.number == 0) continue;
-            // a process that was stopped has come back to a limit long gone: it gets a moment to see that itself
+            // a process that was stopped for a shorter time gets a moment to see that itself
             std::this_thread::sleep_for(std::chrono::seconds(1));
             late = find_late(late.number);
             if (late.number == 0) continue;

@@ -6,6 +6,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/cuda/errors.hpp>
+#include <trireme/device/host/helper_thread.hpp>
 
 #if !__has_include(<nccl.h>)
 #error "trireme/nccl.hpp needs NCCL: install libnccl-dev, or leave it out and use transport<peer>"
@@ -20,7 +21,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 #if NCCL_VERSION_CODE < 21800
@@ -109,7 +109,7 @@ inline void require_version() {
 
 /// Calls f on a thread of its own, and waits for it until the deadline. False: it is still at it, and is left behind,
 /// so f owns all that it touches. For calls of NCCL that may not come back: some wait for peers that are no more, also
-/// on communicators that are said not to block. What f throws is thrown here.
+/// on communicators that are said not to block. What f throws is thrown here; launch_error if there is no thread.
 template<class F>
 bool finishes_within(deadline const& limit, F f) {
     struct meeting {
@@ -119,7 +119,7 @@ bool finishes_within(deadline const& limit, F f) {
         std::exception_ptr thrown;
     };
     auto const shared = std::make_shared<meeting>();
-    std::thread([shared, f = std::move(f)]() mutable {
+    auto call = [shared, f = std::move(f)]() mutable {
         std::exception_ptr thrown;
         try {
             f();
@@ -130,7 +130,11 @@ bool finishes_within(deadline const& limit, F f) {
         shared->thrown = thrown;
         shared->over = true;
         shared->told.notify_all();
-    }).detach();
+    };
+    without_signals([&call] {
+        start_thread("a call of NCCL", std::move(call)).detach();
+        return 0;
+    });
     std::unique_lock lock(shared->guard);
     if (!shared->told.wait_until(lock, limit.at(), [&] { return shared->over; })) return false;
     if (shared->thrown != nullptr) std::rethrow_exception(shared->thrown);

@@ -8,6 +8,7 @@
 #include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/helper_thread.hpp>
+#include <trireme/device/host/watched_deadline.hpp>
 #include <trireme/group/transport/processes/communicator.hpp>
 #include <trireme/group/transport/processes/state.hpp>
 
@@ -71,19 +72,19 @@ class group {
 public:
     /// Joins the others at `where` as `rank`. Throws deadline_error if not all come within `limit`, launch_error if
     /// they do not agree in `agreed`: what the program is and how it is spread, in words; or if the system has no
-    /// thread. `known_as`: the number of the rank in a larger group, for messages; `join_by`: an end of the wait for
-    /// all that is not `limit` from now.
+    /// thread. `known_as`: the number of the rank in a larger group, for messages and errors; `join_by`: an end of the
+    /// wait for all that is not `limit` from now.
     group(meeting_place where, int rank, std::chrono::duration<double> limit = std::chrono::seconds(30),
           levels const& near = {}, std::string_view agreed = {}, int known_as = -1,
           std::optional<deadline> const& join_by = std::nullopt)
         : state_(std::make_shared<state>(checked(where, rank, near), rank, limit, near)), communicator_(state_, rank) {
         auto& mine = state_->slot(rank);
+        auto const name = "rank " + std::to_string(known_as < 0 ? rank : known_as);
         auto found = presence::awaited;
         if (!mine.present.compare_exchange_strong(found, presence::joining, std::memory_order_acq_rel)) {
             if (found == presence::left)
-                throw launch_error("rank " + std::to_string(rank) +
-                                   " has left this group: a meeting place serves once, make a new one");
-            throw launch_error("rank " + std::to_string(rank) + " of this group has been taken by process " +
+                throw launch_error(name + " has left this group: a meeting place serves once, make a new one");
+            throw launch_error(name + " of this group has been taken by process " +
                                std::to_string(mine.process.load()) + ": every process needs a number of its own");
         }
         mine.agreed.set(agreed);
@@ -93,7 +94,7 @@ public:
         mine.heartbeat.store(shared_clock(), std::memory_order_relaxed);
         mine.present.store(presence::here, std::memory_order_release);
         try {
-            await_all(join_by ? *join_by : deadline::in(limit));
+            await_all(watched_deadline(join_by ? *join_by : deadline::in(limit)), known_as >= 0);
             compare_agreed();
             state_->adapt_patience();
             heartbeat_ = std::make_unique<heartbeat>(state_);
@@ -115,7 +116,7 @@ public:
         if (!stopped() && std::uncaught_exceptions() != exceptions_)
             state_->stop(rank(),
                          std::make_exception_ptr(std::runtime_error(
-                             "rank " + std::to_string(rank()) +
+                             "rank " + std::to_string(state_->known_as(rank())) +
                              " was taken out of its group by an exception outside of it: see its own message")));
         heartbeat_.reset();
         state_->slot(rank()).present.store(presence::left, std::memory_order_release);
@@ -144,7 +145,7 @@ public:
     /// Runs `f(communicator&)` on this rank; every rank has to. Allocates nothing.
     template<class F>
     void run(F&& f) {
-        runs_.run(rank(), communicator_, f, [&](stop_reason const& why) { state_->stop(why); });
+        runs_.run(state_->known_as(rank()), communicator_, f, [&](stop_reason const& why) { state_->stop(why); });
     }
 
 private:
@@ -162,19 +163,22 @@ private:
         return present == presence::awaited || present == presence::joining;
     }
 
-    TRIREME_COLD void await_all(deadline const& limit) {
+    /// `in_larger_group`: nobody here knows the number there of a rank that has not come.
+    TRIREME_COLD void await_all(watched_deadline limit, bool in_larger_group) {
         for (int r = 0; r < size(); ++r) {
             while (is_awaited(r)) {
                 if (stopped()) state_->throw_stopped();
                 state_->look_around(rank());
                 if (limit.passed()) {
-                    std::string absent;
+                    std::string const me = std::to_string(state_->known_as(rank())), all = std::to_string(size());
+                    auto const who = in_larger_group ? me + ", one of " + all + " on its machine," : me + " of " + all;
+                    std::string absent = in_larger_group ? " at the places" : "";
                     for (int q = r; q < size(); ++q)
                         if (is_awaited(q)) absent += ' ' + std::to_string(q);
-                    throw deadline_error(r, "rank " + std::to_string(rank()) + " of " + std::to_string(size()) +
-                                                " waited for the others to join for the deadline of " +
-                                                seconds_text(state_->wait_limit) + " s; absent:" + absent +
-                                                "; look at what these processes say, or raise the option `deadline`");
+                    throw deadline_error(in_larger_group ? -1 : r,
+                                         "rank " + who + " waited for the others to join for the deadline of " +
+                                             seconds_text(state_->wait_limit) + " s; absent:" + absent +
+                                             "; look at what these processes say, or raise the option `deadline`");
                 }
                 std::this_thread::sleep_for(std::chrono::microseconds(200));
             }
@@ -184,7 +188,8 @@ private:
 
     TRIREME_COLD void compare_agreed() const {
         auto const mine = state_->slot(rank()).agreed.get();
-        for (int r = 0; r < size(); ++r) require_one_program(rank(), mine, r, state_->slot(r).agreed.get());
+        for (int r = 0; r < size(); ++r)
+            require_one_program(state_->known_as(rank()), mine, state_->known_as(r), state_->slot(r).agreed.get());
     }
 
     std::shared_ptr<state> state_;

@@ -152,7 +152,11 @@ public:
 
     int size() const noexcept { return table_.ranks; }
     int rank() const noexcept { return rank_; }
-    int known_as(int rank) const noexcept { return slot(rank).known_as.load(std::memory_order_relaxed); }
+    /// The number of a rank in messages and errors: its place here, until it has joined.
+    int known_as(int rank) const noexcept {
+        int const known = slot(rank).known_as.load(std::memory_order_relaxed);
+        return known < 0 ? rank : known;
+    }
     process_slot& slot(int rank) const noexcept { return table_.slot(rank); }
     std::atomic<bool> const& stopped() const noexcept { return table_.stopped; }
 
@@ -172,7 +176,7 @@ public:
         if (!process_.is_this()) return;
         int none = -1;
         if (why != nullptr)
-            give_reason(stop_reason::of(rank, why));
+            give_reason(stop_reason::of(known_as(rank), why));
         else
             table_.gave_up.compare_exchange_strong(none, rank);
         end_waits();
@@ -199,14 +203,23 @@ public:
 
     // ---- looking after peers ----
 
-    /// Stops the group if a rank is gone without having left, or if the one that this rank waits for has left.
-    void look_around(int) noexcept {
+    /// Stops the group if a rank is gone without having left, or if the one that this rank waits for has left and has
+    /// not come as far as the rank's slot says.
+    void look_around(int rank) noexcept {
+        look_around(rank, [&] {
+            auto const& mine = slot(rank_);
+            return has_come(*this, mine, mine.waits_for.load(std::memory_order_relaxed));
+        });
+    }
+    /// A look of a rank whose wait is over if `come()` is true.
+    template<class Come>
+    void look_around(int, Come const& come) noexcept {
         for (int r = 0; r < size(); ++r)
             if (r != rank_ && is_gone(r)) return lose(r, "died: it was killed, or ended without leaving the group");
         auto const source = slot(rank_).waits_for.load(std::memory_order_relaxed);
         if (source < 0 || source >= size()) return;
-        auto& theirs = slot(source);
-        if (theirs.present.load(std::memory_order_acquire) == presence::left && !has_come(*this, slot(rank_), source))
+        // in this order: the other rank may come and leave at once
+        if (slot(source).present.load(std::memory_order_acquire) == presence::left && !come())
             lose(source, "has left the group, having finished, and others still wait for it: all ranks must make the "
                          "same calls");
     }
@@ -263,7 +276,7 @@ public:
 
     /// Memory that peers can map: arena number `id`, or `staging`, which may be taken again, larger.
     void* allocate(int, int id, std::size_t bytes) {
-        auto const what = "rank " + std::to_string(rank_) + ", arena " + std::to_string(id);
+        auto const what = "rank " + std::to_string(known_as(rank_)) + ", arena " + std::to_string(id);
         auto& own = own_[static_cast<std::size_t>(id)];
         own = window::create(round_up<std::size_t>(std::max<std::size_t>(bytes, 1), 4096), what.c_str());
         auto& shown = slot(rank_).windows[static_cast<std::size_t>(id)];
@@ -281,10 +294,10 @@ public:
         auto const& shown = slot(rank).windows[i];
         auto const generation = shown.generation.load(std::memory_order_acquire);
         if (generation == 0)
-            throw usage_error("arena " + std::to_string(arena) + " of rank " + std::to_string(rank) +
+            throw usage_error("arena " + std::to_string(arena) + " of rank " + std::to_string(known_as(rank)) +
                               " is not there yet: a peer's memory may be used once a collective has been entered");
         if (mapped.generation != generation) {
-            auto const what = "memory of rank " + std::to_string(rank);
+            auto const what = "memory of rank " + std::to_string(known_as(rank));
             try {
                 mapped.memory = window::open(slot(rank).process.load(std::memory_order_relaxed),
                                              shown.descriptor.load(), shown.bytes.load(), what.c_str());
@@ -293,6 +306,7 @@ public:
                 if (stopped().load()) throw_stopped();
                 throw;
             }
+            mapped.memory.close_descriptor(); // of 64 ranks there would be too many
             mapped.generation = generation;
         }
         return static_cast<std::byte*>(mapped.memory.data());

@@ -9,8 +9,10 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/device/host/helper_thread.hpp>
 #include <trireme/group/transport/processes/available_memory.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstddef>
@@ -56,12 +58,8 @@ public:
         if (bytes > static_cast<std::size_t>(std::numeric_limits<off_t>::max()) ||
             ftruncate(w.descriptor_, static_cast<off_t>(bytes)) != 0)
             refuse(what, "ftruncate", bytes);
-        int failed = 0;
-        do {
-            failed = fallocate(w.descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-        } while (failed == EINTR);
-        errno = failed;
-        if (failed != 0) refuse(what, "fallocate", bytes);
+        errno = w.take_pages();
+        if (errno != 0) refuse(what, "fallocate", bytes);
         if (fcntl(w.descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
             refuse(what, "sealing", bytes);
         w.map(what);
@@ -74,10 +72,12 @@ public:
         std::snprintf(path, sizeof path, "/proc/%d/fd/%d", owner, descriptor);
         window w;
         w.descriptor_ = ::open(path, O_RDWR | O_CLOEXEC);
+        int const error = errno;
         if (w.descriptor_ < 0)
-            throw window_error(std::string(what) + ": " + path + " cannot be opened (" + std::strerror(errno) +
-                               "): processes that share memory run as one user and see one another's process numbers; "
-                               "in containers start them in one, or with a common PID namespace");
+            throw window_error(std::string(what) + ": " + path + " cannot be opened (" + std::strerror(error) + "): " +
+                               remedy(error,
+                                      "processes that share memory run as one user and see one another's process "
+                                      "numbers; in containers start them in one, or with a common PID namespace"));
         struct stat found{};
         if (fstat(w.descriptor_, &found) != 0 || found.st_size < static_cast<off_t>(bytes))
             throw window_error(std::string(what) + ": " + path + " has " + std::to_string(found.st_size) +
@@ -105,15 +105,37 @@ public:
             munmap(kept_, kept_bytes_); // the memory in it, too
         else if (data_ != nullptr)
             munmap(data_, bytes_);
-        if (descriptor_ >= 0) close(descriptor_);
+        close_descriptor();
     }
 
     void* data() const noexcept { return data_; }
     std::size_t bytes() const noexcept { return bytes_; }
     int descriptor() const noexcept { return descriptor_; }
+    /// Keeps the memory, which needs none.
+    void close_descriptor() noexcept {
+        if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
+    }
     explicit operator bool() const noexcept { return data_ != nullptr; }
 
 private:
+    /// Takes all pages; returns the kernel's error, 0 for none. A signal makes the kernel give back what one call has
+    /// taken, and one that comes again and again would do so for ever: signals wait for the end of a piece.
+    int take_pages() const noexcept {
+        constexpr std::size_t piece = std::size_t{64} << 20;
+        int failed = 0;
+        for (std::size_t from = 0; from < bytes_ && failed == 0; from += piece) {
+            auto const begin = static_cast<off_t>(from), length = static_cast<off_t>(std::min(piece, bytes_ - from));
+            failed = without_signals([&] {
+                int error = 0;
+                do { // signals that cannot be blocked remain
+                    error = fallocate(descriptor_, 0, begin, length) == 0 ? 0 : errno;
+                } while (error == EINTR);
+                return error;
+            });
+        }
+        return failed;
+    }
+
     /// Large ones begin on a huge page, in a piece of the address space that is kept free for it.
     void map(char const* what) {
         bool const huge = bytes_ >= 2 * huge_page;
@@ -136,10 +158,18 @@ private:
         madvise(data_, bytes_ / huge_page * huge_page, collapse);
     }
     [[noreturn]] TRIREME_COLD static void refuse(char const* what, char const* call, std::size_t bytes) {
+        int const error = errno;
         throw window_error(std::string(what) + ": " + std::to_string(bytes) + " bytes of shared memory: " + call +
-                           " failed (" + std::strerror(errno) +
-                           "); use fewer processes on this machine, a smaller network, or raise the limits of its "
-                           "memory");
+                           " failed (" + std::strerror(error) + "); " +
+                           remedy(error,
+                                  "use fewer processes on this machine, a smaller network, or raise the limits of its "
+                                  "memory"));
+    }
+    /// Words that help after an error of the kernel.
+    TRIREME_COLD static char const* remedy(int error, char const* otherwise) noexcept {
+        return error == EMFILE   ? "raise the limit of open files (ulimit -n)"
+               : error == ENFILE ? "raise the machine's limit of open files (fs.file-max)"
+                                 : otherwise;
     }
 
     void* data_ = nullptr;

@@ -99,6 +99,7 @@ public:
         return slot(rank).buffers[static_cast<std::size_t>(lane)];
     }
     void look_around(int) noexcept {} // a thread does not die alone
+    void look_around(int, auto const&) noexcept {}
     bool is_gone(int) noexcept { return false; }
     std::string state_of(int) const { return {}; }
     /// Peers use a rank's own buffers, which its caller may free: a rank that withdraws waits as long as it can.

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/deadline.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/device/host/helper_thread.hpp>
+#include <trireme/device/host/watched_deadline.hpp>
 #include <trireme/group/late.hpp>
 #include <trireme/group/running.hpp>
 #include <trireme/group/transport/threads/communicator.hpp>
@@ -105,7 +107,7 @@ private:
     TRIREME_COLD void await_others(std::chrono::duration<double> grace) {
         auto& state = *shared_->state;
         std::atomic<bool> const never{false};
-        auto limit = deadline::in(state.wait_limit);
+        watched_deadline limit(deadline::in(state.wait_limit));
         bool in_grace = false;
         for (int r = 1; r < size(); ++r) {
             auto& finished = state.slot(r).finished;
@@ -115,11 +117,12 @@ private:
                 auto const guilty = culprit_of(state, r); // r itself may be waiting for another
                 auto const text = guilty == 0
                                       ? "device 0 has returned, but device " + std::to_string(r) +
-                                            " waits for it in a collective that device 0 did not enter"
+                                            " waits for it, in a collective that device 0 did not enter, or for a "
+                                            "message that it did not send"
                                       : late_text("device " + std::to_string(guilty), "finish", " after device 0 had");
                 state.stop(guilty, std::make_exception_ptr(deadline_error(guilty, text)));
             }
-            if (!in_grace) limit = deadline::in(grace);
+            if (!in_grace) limit = watched_deadline(deadline::in(grace));
             in_grace = true;
             finished.wait(jobs_, never, limit, state.waiting, [] {});
         }
@@ -142,7 +145,7 @@ private:
         auto& slot = s.state->slot(rank);
         auto const rest = std::chrono::hours(24 * 365); // between jobs a rank may sleep as long as it likes
         for (std::uint32_t next = 1;; ++next) {
-            while (slot.issued.wait(next, s.quit, deadline::in(rest), s.state->waiting, [] {}) == wait_outcome::late) {}
+            while (slot.issued.wait(next, s.quit, rest, s.state->waiting, [] {}) == wait_outcome::late) {}
             if (!slot.issued.reached(next)) return;
             perform(s, rank);
             slot.finished.advance_to(next);
