@@ -234,6 +234,7 @@ def main():
     spec = importlib.util.spec_from_file_location('bench_' + a.name, here / a.name / 'bench.py')
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    bench.save() # a run that fails leaves no table of an earlier one
     module.run(bench)
     if bench.seen:
         print('\nmeasured: ' + '; '.join(bench.seen))

@@ -25,7 +25,7 @@ TRIREME_NOINLINE inline double stream(float* y, float const* x, std::size_t n, f
         for (std::size_t k = 0; k < block; k += vector::size)
             multiply_add(factor, vector::load(x + i + k), vector::load(y + i + k)).store(y + i + k);
     }
-    return static_cast<double>(n) * 3 * sizeof(float);
+    return static_cast<double>(n / block * block) * 3 * sizeof(float);
 }
 
 /// One pass of y = c * x: one read and one write per element.

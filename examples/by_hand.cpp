@@ -17,6 +17,8 @@
 //
 // From Trireme come only the images and the random numbers of the first weights, so that both programs begin alike.
 
+#include "standard_output.hpp"
+
 #include <trireme/core/exit_code.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/data/fashion_mnist.hpp>
@@ -106,6 +108,7 @@ void learn(device& d, std::uint8_t const* pixels, std::size_t label) {
 }
 
 int main() try {
+    watch_standard_output();
     auto const train = trireme::fashion_mnist::load().train;
     device all[devices];
     for (auto& d : all) { // equal weights everywhere; biases are zero

@@ -20,6 +20,7 @@
 // Exit codes: 0; 1 if the losses differ; 2 for missing data.
 
 #include "by_hand_pipeline.hpp"
+#include "standard_output.hpp"
 
 #include <trireme/trireme.hpp>
 
@@ -149,6 +150,7 @@ using concise = trainer<perceptron, cross_entropy, sgd, on<mesh<host, pp<2>>>, p
                         stages_by<cut_before<3>>>; // 0 flatten, 1 linear, 2 sigmoid | 3 linear
 
 int main() try {
+    watch_standard_output();
     auto const images = fashion_mnist::load().train.take(0, steps * batch_size);
     concise t{{.learning_rate = learning_rate, .batch = batch_size, .seed = 1}};
     auto const by_hand = trained_by_hand(t.gather_parameters(), images);

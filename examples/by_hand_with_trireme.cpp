@@ -15,6 +15,8 @@
 // What it does not: by_hand.cpp shows every operation, here one has to believe or read the library. And a computation
 // that is no chain of layers is still best begun by hand.
 
+#include "standard_output.hpp"
+
 #include <trireme/trireme.hpp>
 
 #include <cstdio>
@@ -28,6 +30,7 @@ constexpr std::size_t samples = 256;
 static_assert(net_trainer::plan(batch{samples}).bytes_per_device() < 1_MiB);
 
 int main() try {
+    watch_standard_output();
     auto const train = fashion_mnist::load().train;
     net_trainer t{{.learning_rate = 0.5f, .batch = samples, .seed = 1}};
     for (std::size_t step = 1; step <= 100; ++step) {

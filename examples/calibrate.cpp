@@ -8,6 +8,7 @@
 // are measured with, 1 MiB by default: large buffers that leave the caches have a larger beta.
 
 #include "calibration.hpp"
+#include "standard_output.hpp"
 
 #include <trireme/collective/all_reduce.hpp>
 #include <trireme/core/exit_code.hpp>
@@ -52,6 +53,7 @@ std::size_t number(char const* text, std::size_t least, std::size_t most, char c
 } // namespace
 
 int main(int argc, char** argv) try {
+    watch_standard_output();
     if (argc > 3) throw usage_error("usage: calibrate [RANKS [BYTES]]");
     auto const ranks =
         argc > 1 ? static_cast<int>(number(argv[1], 2, 64, "RANKS")) : std::clamp(patience::processors(), 2, 64);

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,10 @@
 template<class T>
 CLI::Validator number(T least, T most, char const* kind) {
     auto const check = [=](std::string const& text) -> std::string {
+        if constexpr (std::is_integral_v<T>)
+            if (text.size() > 1 && text.front() == '0')
+                return "'" + text +
+                       "' begins with 0, which other programs take for a number to the base 8; leave it out";
         T value{};
         auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most) return {};
@@ -70,7 +75,8 @@ inline CLI::Validator some_name() {
     return CLI::Validator([](std::string const& text) { return text.empty() ? "the name is empty" : ""; }, "");
 }
 
-/// Two flags that name one file, by whichever path, would write into each other's, or into what is read.
+/// Two flags that name one file, by whichever path, would write into each other's, or into what is read. A schedule is
+/// a file if its name ends as one.
 inline void refuse_one_file_for_two_flags(CLI::App const& app) {
     struct named_file {
         std::string flag, name;
@@ -78,7 +84,9 @@ inline void refuse_one_file_for_two_flags(CLI::App const& app) {
     };
     std::vector<named_file> files;
     for (auto const* option : app.get_options())
-        if (option->get_type_name() == "FILE" && option->count() != 0) {
+        if (option->count() != 0 &&
+            (option->get_type_name() == "FILE" ||
+             (option->get_name() == "--schedule" && option->results().front().ends_with(".csv")))) {
             auto const name = option->results().front();
             std::error_code none;
             auto path = std::filesystem::weakly_canonical(name, none);

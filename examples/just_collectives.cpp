@@ -4,6 +4,8 @@
 // Collectives without a network: k-means on four threads. Every thread has some of the points; the centres are agreed
 // on by a broadcast at first and by an all-reduce in each round. Any program that has threads can do this.
 
+#include "standard_output.hpp"
+
 #include <trireme/collective/all_reduce.hpp>
 #include <trireme/collective/broadcast.hpp>
 #include <trireme/core/exit_code.hpp>
@@ -83,6 +85,7 @@ void find_centres(threads::communicator& me) {
 } // namespace
 
 int main() try {
+    watch_standard_output();
     threads::group group(ranks);
     group.run(find_centres);
 } catch (std::exception const& e) {

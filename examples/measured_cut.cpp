@@ -11,6 +11,7 @@
 // Exit codes: 0; 2 for a wrong argument; 3 for a failure while it runs.
 
 #include "resnet18.hpp"
+#include "standard_output.hpp"
 
 #include <trireme/core/exit_code.hpp>
 #include <trireme/parallel/measured_rows.hpp>
@@ -48,6 +49,7 @@ double imbalance_by_flops(measured_rows<net> const& measured, int stages) {
 } // namespace
 
 int main(int argc, char** argv) try {
+    watch_standard_output();
     if (argc > 3) throw usage_error("usage: measured_cut [SAMPLES [ROUNDS]]");
     auto const samples = argc > 1 ? number(argv[1], 4096, "SAMPLES") : 32;
     auto const rounds = argc > 2 ? static_cast<int>(number(argv[2], 1000, "ROUNDS")) : 5;

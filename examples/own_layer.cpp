@@ -8,6 +8,8 @@
 // From the description the compiler works out the rest: shapes, memory, where the slopes lie among the parameters, and
 // that their gradients are added over the devices like all others.
 
+#include "standard_output.hpp"
+
 #include <trireme/trireme.hpp>
 
 #include <cstdio>
@@ -96,6 +98,7 @@ using net = network<input<1, 28, 28>,
 using net_trainer = data_parallel_trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>>;
 
 int main() try {
+    watch_standard_output();
     // First the proof. Several shapes, because a wrong index often agrees with a right one where extents are equal.
     std::printf("%-36s %8s %14s %14s\n", "gradients against differences", "compared", "input error", "slope error");
     bool right = check<swish, input<1, 1, 1>>("swish, 1 x 1 x 1");

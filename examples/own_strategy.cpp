@@ -4,6 +4,8 @@
 // A reduction strategy of one's own: the ring once more, from what the library offers to everybody. The compiler proves
 // it; LeNet is trained with it, and ends with the weights that the library's ring leads to, bit for bit.
 
+#include "standard_output.hpp"
+
 #include <trireme/trireme.hpp>
 
 #include <algorithm>
@@ -42,6 +44,7 @@ template<class Strategy>
 using trainer_by = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<3>>>, reduce_by<Strategy>>;
 
 int main() try {
+    watch_standard_output();
     auto const data = fashion_mnist::load();
     trainer_by<my_ring> mine{{.learning_rate = 0.9f, .batch = 256, .seed = 1}};
     trainer_by<ring> theirs{{.learning_rate = 0.9f, .batch = 256, .seed = 1}};

@@ -61,6 +61,13 @@ public:
                               "); name one that is yours");
     }
     bool wanted() const { return !folder_.empty(); }
+    /// Refuses to write over a file that was read.
+    void refuse_to_replace(std::string const& name, std::string const& read) const {
+        std::error_code none;
+        if (wanted() && !read.empty() && std::filesystem::equivalent(folder_ + "/" + name, read, none))
+            throw usage_error(flag_ + ' ' + folder_ + ": " + read +
+                              " is read, and would be written over; name another folder");
+    }
     void open(std::string const& name) {
         if (wanted()) files_[name] = std::make_unique<result_file>(flag_.c_str(), folder_ + "/" + name);
     }
@@ -203,6 +210,7 @@ void run(pipelines_flags const& flags) {
         if (beside) all.emplace_back(s.name, file_name(s.name), s, shape);
     for (auto const& s : all) {
         pictures.open(s.file + ".svg");
+        texts.refuse_to_replace(s.file + ".csv", flags.csv);
         texts.open(s.file + ".csv");
     }
     pictures.open("measured.svg");

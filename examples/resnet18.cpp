@@ -32,6 +32,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 using namespace trireme;
 
@@ -45,7 +46,8 @@ using synchronised_trainer =
 /// Throws usage_error if --save names a file that cannot be written: before the first epoch, which takes minutes.
 void check_save(std::string const& path) {
     auto const folder = std::filesystem::path(path).parent_path();
-    bool const is_other = std::filesystem::exists(path) && !std::filesystem::is_regular_file(path);
+    std::error_code none;
+    bool const is_other = std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none);
     if (!is_other && ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0) return;
     throw usage_error("--save " + path + ": cannot be written (" +
                       (is_other ? "a folder, pipe or device is there" : std::strerror(errno)) +
@@ -67,6 +69,8 @@ int train(resnet18_flags const& flags) {
     }
     check_options<Trainer>(options, where, flags.schedule);
     if (!flags.save.empty()) check_save(flags.save);
+    if (flags.epochs == 0 && (flags.load.empty() || !flags.save.empty()))
+        throw usage_error("--epochs 0 tests the weights of --load FILE, and makes none that --save could write");
     auto const layout = Trainer::layout_of(options, where);
     result_file trace("--trace", flags.trace);
 

@@ -14,7 +14,9 @@
 
 #include "calibration.hpp"
 #include "resnet18.hpp"
+#include "result_file.hpp"
 #include "scaling_picture.hpp"
+#include "standard_output.hpp"
 
 #include <trireme/trireme.hpp>
 
@@ -22,7 +24,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -239,6 +240,7 @@ void measure_network(char const* name, std::vector<std::size_t> const& batches, 
 }
 
 int main(int argc, char** argv) try {
+    watch_standard_output();
     bool quick = false;
     std::string svg;
     for (int i = 1; i < argc; ++i) {
@@ -249,11 +251,7 @@ int main(int argc, char** argv) try {
         else
             throw usage_error(std::string("'") + argv[i] + "': usage: scaling [--quick] [--svg FILE]");
     }
-    std::ofstream picture;
-    if (!svg.empty()) {
-        picture.open(svg);
-        if (!picture) throw usage_error("--svg " + svg + ": cannot be written; name a file in a folder that is yours");
-    }
+    result_file picture("--svg", svg);
     if (host::processors() < 2)
         throw usage_error("scaling compares one device with two, and this process may use one processor only");
     auto const images = fashion_mnist::load().train.take(0, 2560);
@@ -272,7 +270,7 @@ int main(int argc, char** argv) try {
     print_table(cells);
     explain(cells);
     print_clusters(clusters);
-    if (picture.is_open()) picture << picture_of(cells);
+    if (picture.wanted()) picture.write(picture_of(cells));
 } catch (std::exception const& e) {
     std::fprintf(stderr, "scaling: %s\n", e.what());
     return exit_code::of(e);

@@ -7,13 +7,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 /// Bytes at the begin of a log that stay if a training goes on behind step `made`: the lines of steps up to it, and
-/// lines of others. What follows are steps that were made, but not saved, and a line that was not written to its end.
+/// lines of others. What follows are steps that were made, but not saved, and a line that was not written to its end. A
+/// pipe or a terminal keeps nothing.
 inline std::size_t bytes_up_to_step(std::string const& path, std::uint64_t made) {
+    if (std::error_code none; !std::filesystem::is_regular_file(path, none)) return 0;
     std::ifstream in(path, std::ios::binary);
     std::size_t kept = 0;
     for (std::string line; std::getline(in, line); kept += line.size() + 1) {

@@ -83,7 +83,8 @@ void train(dlib::dnn_trainer<net>& t, std::vector<dlib::matrix<float>> const& x,
 def compile_once(command):
     """(seconds, megabytes), None if it took too long."""
     start = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    said = tempfile.TemporaryFile() # a pipe would be full, and the compiler wait for its reader
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True)
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid != 0:
@@ -95,7 +96,8 @@ def compile_once(command):
         time.sleep(0.005)
     seconds = time.monotonic() - start
     if status != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{process.stderr.read().decode()[-3000:]}")
+        said.seek(0)
+        raise SystemExit(f"{' '.join(command)} failed:\n{said.read().decode(errors='replace')[-3000:]}")
     return seconds, usage.ru_maxrss / 1024
 
 
@@ -117,6 +119,8 @@ def run(bench):
             mine, other = [], []
             for r in range(rounds):
                 mine.append(compile_once(ours))
+                if mine[-1] is None:
+                    raise SystemExit(f'{case}: ours was not done after {patience} s')
                 other.append(compile_once(theirs))
                 if other[-1] is None:
                     bench.note(f'{case}: {peer} was not done after {patience} s; ours: {mine[-1][0]:.1f} s, '

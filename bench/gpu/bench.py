@@ -17,7 +17,6 @@ PyTorch runs in the fastest of its modes, chosen by a first measurement of each 
 as a graph by hand); the mode stands in the row. It is measured by the host's clock over many steps that it does not wait
 for, we by the seconds of whole epochs. TRIREME_BENCH_ROWS: how the names of the wanted rows begin; without it all are measured.
 """
-import contextlib
 import os
 import pathlib
 import statistics
@@ -36,6 +35,7 @@ def name_of(size):
 
 def run(bench):
     count, seconds = (5, 0.3) if bench.quick else (11, 1.0)
+    failed = []
     python = bench.peers / 'bin/python3'
 
     def facts():
@@ -70,8 +70,10 @@ def run(bench):
         """All rows of one batch size: every contender takes its turn in every round."""
         mode = {}
         for feed in ('fed', 'resident'):
-            with contextlib.suppress(SystemExit): # no mode works, which is noted; our own rows need none
+            try:
                 mode[feed] = fastest_torch(batch, feed)
+            except SystemExit: # no mode works, which is noted; our own rows need none
+                failed.append(f'lenet-gpu/batch{batch}: PyTorch {feed}')
         own = ['fit', *ways, 'step']
         workers = [bench.worker(bench.program('gpu_trireme'), batch, way) for way in own]
         workers += [torch(batch, feed, m) for feed, m in mode.items()]
@@ -132,7 +134,6 @@ def run(bench):
         tabulated('gpu_micro', 256, count, case=lambda key: (f'kernel/{key[0]}', key[1]))
 
     facts()
-    failed = []
     wanted = tuple(os.environ.get('TRIREME_BENCH_ROWS', '').split()) or ('',)
     # what is most wanted comes first: it may take long, and be stopped; the rest goes on where a part fails
     for name, job in (('lenet-gpu/batch256', lambda: lenet(256)),

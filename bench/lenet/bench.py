@@ -15,7 +15,7 @@ import contextlib
 import pathlib
 
 folder = pathlib.Path(__file__).resolve().parent
-modes = ['eager', 'channels-last', 'compile']
+modes = ['eager', 'channels-last', 'compile', 'channels-last-compile']
 
 
 def run(bench):

@@ -56,11 +56,13 @@ def words(said):
 
 
 def attempt(compiler, path, compiled):
-    """Compiles a puzzle: the sentence that the compiler says first, and its words; nothing if it is solved."""
+    """Compiles a puzzle: the sentence that the compiler says first, and its words; nothing if it is solved. None
+    with all that it says if that has no sentence: the compiler does not work."""
     done = ran([*compiler, *flags(), '-c', path, '-o', compiled])
     if done.returncode == 0:
         return '', ''
-    return next(sentences(done.stdout), done.stdout.strip()), next(words(done.stdout), '')
+    sentence = next(sentences(done.stdout), None)
+    return sentence, next(words(done.stdout), '') if sentence else done.stdout.strip()
 
 
 def refuse(text):
@@ -111,6 +113,9 @@ def main(arguments, puzzle_folder=HERE):
             path = there[number]
             title = path.stem.split('_', 1)[1].replace('_', ' ')
             missing, where = attempt(compiler, path, pathlib.Path(made) / f'{number}.o')
+            if missing is None:
+                print(f"puzzles: '{shlex.join(compiler)}' does not compile: {where}", file=sys.stderr)
+                return 4
             if missing:
                 print(f'{number} {title}: not yet. {missing}' + (f'\n  {where}' if where else ''), flush=True)
                 continue

@@ -86,6 +86,11 @@ def refusals(program):
             told = shlex.join(map(str, ('pipelines', *arguments)))
             if ran.returncode != 2 or ran.stdout or not re.fullmatch(r'pipelines: [^\n]+\n', ran.stderr):
                 yield f'{told} ended with {ran.returncode}: {ran.stdout[:200]}{ran.stderr[:200]}'
+        own = pathlib.Path(folder) / 'own.csv' # the name that --write-csv gives it
+        own.write_text(right.read_text())
+        ran = run(program, '--csv', own, '--write-csv', folder)
+        if ran.returncode != 2 or 'would be written over' not in ran.stderr or own.read_text() != right.read_text():
+            yield f'--write-csv over --csv ended with {ran.returncode}: {ran.stderr[:200]}'
     with tempfile.TemporaryDirectory() as folder: # one schedule cannot do with so few
         small = run(program, '--stages', 3, '--micro-batches', 1, '--svg', folder)
         if small.returncode != 0 or small.stdout.count('needs more micro-batches') != 1:

@@ -153,6 +153,12 @@ def flags():
             code, said, errors = called(*arguments)
             if code != 2 or said or not re.fullmatch(r'puzzles: [^\n]+\n', errors):
                 return f'{arguments}: {code}, {said}{errors}'
+    compiler = os.environ.get('CXX')
+    os.environ['CXX'] = (command[0] if pathlib.Path(command[0]).name != 'ccache' else ' '.join(command[:2])) + ' -fno-such-flag'
+    code, said, errors = called('1')
+    os.environ.pop('CXX') if compiler is None else os.environ.update(CXX=compiler)
+    if code != 4 or said or 'does not compile' not in errors or '-fno-such-flag' not in errors:
+        return f'a compiler that does not work: {code}, {said}{errors}'
     code, said, _ = called('--help')
     return '' if code == 0 and '--svg DIR' in said else f'--help: {code}, {said}'
 

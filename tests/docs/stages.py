@@ -101,6 +101,10 @@ def lenet(folder):
             'lenet', '--stages', 3, '--schedule', orders)
     refuses([f'micro_batches = 8: the schedule {orders} was read for 4; set logical_shards to 4'],
             'lenet', '--stages', 2, '--reproducible', 8, '--schedule', orders)
+    refuses([f'--schedule {orders} and --trace {orders} are one file'],
+            'lenet', '--stages', 2, '--schedule', orders, '--trace', orders)
+    for number in ('0100', '00'):
+        refuses(['--batch: ', f"'{number}' begins with 0", 'try --help'], 'lenet', '--batch', number)
     orders.write_text('0F0,0B0\n1F0,1X0\n', encoding='utf-8')
     refuses(['--schedule: ', str(orders), '1X0', 'try --help'], 'lenet', '--stages', 2, '--schedule', orders)
     refuses(['--schedule: ', 'none.csv', 'try --help'], 'lenet', '--stages', 2, '--schedule', folder / 'none.csv')
@@ -156,6 +160,7 @@ def resnet18_diverges(folder):
 def resnet18_refuses():
     refuses(['--save /no/weights: cannot be written', 'name a file in a folder'], 'resnet18', '--save', '/no/weights')
     refuses(['--save /: cannot be written'], 'resnet18', '--save', '/')
+    refuses(['--epochs 0 tests the weights of --load FILE'], 'resnet18', '--epochs', 0)
     refuses(["there is no schedule 'none'", 'choose one of gpipe'], 'resnet18', '--stages', 2, '--schedule', 'none')
     refuses(['stages = 40', 'can be cut at', 'into at most'], 'resnet18', '--stages', 40)
     refuses(['stages = 8, each in 8 by the schedule interleaved<8>', 'into at most'],

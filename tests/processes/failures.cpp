@@ -86,8 +86,8 @@ struct looking_state : processes::state {
 };
 
 /// Trains some steps on forked ranks; each says its loss, bit for bit, or what it threw.
-std::vector<ending> train(int ranks, std::chrono::duration<double> deadline, std::chrono::duration<double> limit,
-                          int except = -1, std::function<void(forked_ranks&)> const& meanwhile = {}) {
+std::vector<rank_ending> train(int ranks, std::chrono::duration<double> deadline, std::chrono::duration<double> limit,
+                               int except = -1, std::function<void(forked_ranks&)> const& meanwhile = {}) {
     auto const place = meeting_place::create(ranks);
     auto const images = made_up(64);
     test_seed(); // chosen here, for all
@@ -192,7 +192,7 @@ TEST_SUITE("processes/failures") {
         watchdog const guard("stopped");
         plan = {fault_point::backward, 1, 3, SIGSTOP};
         auto const limit = 2s;
-        std::vector<ending> before;
+        std::vector<rank_ending> before;
         auto const found = train(3, limit, 10s, -1, [&](forked_ranks& all) {
             before = all.wait(10s, 1);
             all.send(1, SIGCONT);
@@ -326,7 +326,7 @@ TEST_SUITE("processes/failures") {
 
     TEST_CASE("a rank that only computes for long is not called dead, and is said to be where it is") {
         watchdog const guard("late", 300);
-        std::vector<ending> found;
+        std::vector<rank_ending> found;
         auto const last = with_time_enough(700ms, 1, [&](std::chrono::milliseconds deadline) {
             plan = {fault_point::forward, 1, 2, 0, 3 * deadline};
             found = train(2, deadline, 10s + 5 * deadline);

@@ -28,6 +28,20 @@ TEST_SUITE("rehearsed/divergence") {
         one.load_parameters(weights);
         CHECK(std::isfinite(one.evaluate(good).loss));
     }
+
+    TEST_CASE("samples that are no numbers change nothing of a later step on fewer, wherever they were evaluated") {
+        on_stage const how(timing::shuffled, 5);
+        using t = test_networks::any_stages<rehearsal, table_network, mean_squared_error, adam>;
+        t before({.batch = 24}), never({.batch = 24});
+        table bad(24, 20, std::numeric_limits<float>::quiet_NaN());
+        bad.inputs[6 * 21] = std::numeric_limits<float>::quiet_NaN();
+        CHECK(!std::isfinite(before.evaluate(bad).loss));
+        for (std::size_t const samples : {11, 17, 5}) {
+            table const few(samples);
+            for (auto* const of : {&before, &never}) CHECK(std::isfinite(of->step(few).loss));
+            CHECK(before.gather_parameters() == never.gather_parameters());
+        }
+    }
 }
 
 } // namespace rehearsed_divergence_test

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <span>
 #include <type_traits>
@@ -205,6 +206,33 @@ TEST_SUITE("rehearsed/peer") {
         CHECK(b[0] == 2);
         CHECK(std::all_of(a.begin() + 1, a.end(), [](float x) { return x == 3; }));
         CHECK(std::all_of(b.begin() + 1, b.end(), [](float x) { return x == 3; }));
+        budget.devices = rehearsal_runtime::memory_budget::most_devices;
+    }
+
+    TEST_CASE("the devices of a part come in any order") {
+        budget.devices = 2;
+        peer_group<rehearsal> const whole(3, true), part(whole, {0, 2, 1});
+        REQUIRE((part.device_of(0) == part.device_of(1) && part.device_of(1) != part.device_of(2)));
+        ranks_buffers<float> numbers(3, 12, test_seed());
+        std::vector<float> sums(12);
+        for (std::size_t i = 0; i < sums.size(); ++i)
+            sums[i] = (numbers.in[0][i] + numbers.in[1][i]) + numbers.in[2][i]; // of numbers whose sums are exact
+        std::vector<stream_buffers<float>> buffers;
+        std::vector<std::unique_ptr<rehearsal::stream>> own;
+        std::vector<rehearsal::stream*> streams;
+        for (int r = 0; r < 3; ++r) {
+            auto* const mine = numbers.in[static_cast<std::size_t>(r)].data();
+            buffers.push_back({mine, mine});
+            streams.push_back(own.emplace_back(std::make_unique<rehearsal::stream>(part.device_of(r))).get());
+        }
+        auto all = make_collective<ring, collective::all_reduce>(part, buffers, 12);
+        all.enqueue(streams);
+        for (auto* const s : streams) {
+            rehearsal::event done(s->device());
+            s->record(done);
+            while (!done.reached()) {}
+        }
+        for (auto const& mine : numbers.in) CHECK(mine == sums);
         budget.devices = rehearsal_runtime::memory_budget::most_devices;
     }
 

@@ -49,7 +49,7 @@ private:
 };
 
 /// A forked rank ended in this way.
-struct ending {
+struct rank_ending {
     bool ended = false; ///< within the time that it was given
     int code = -1;      ///< its exit code; -1 if a signal ended it
     int signal = 0;
@@ -86,7 +86,7 @@ public:
     int process(int rank) const { return processes_[static_cast<std::size_t>(rank)]; }
 
     /// Waits until all ranks but `except` have ended, or `limit` has passed since now.
-    std::vector<ending> const& wait(std::chrono::duration<double> limit, int except = -1) {
+    std::vector<rank_ending> const& wait(std::chrono::duration<double> limit, int except = -1) {
         auto const end = clock::now() + std::chrono::duration_cast<clock::duration>(limit);
         for (bool left = true; left && clock::now() < end;) {
             left = false;
@@ -146,7 +146,7 @@ private:
     clock::time_point start_;
     shared_value<std::array<text, most>> said_;
     std::vector<pid_t> processes_;
-    std::vector<ending> endings_;
+    std::vector<rank_ending> endings_;
 };
 
 /// Waits until all ranks have ended, for `limit` at the most: each but `except` has ended with code 0.

@@ -59,7 +59,8 @@ struct staged_granule {
     }
 
     /// Writes the samples of a batch at these indices, and what they are, but for their number and kind. Fewer than
-    /// there is room for: the others weigh nothing. Returns the bytes from the beginning that hold something.
+    /// there is room for: the last one fills the room, and weighs nothing there; what an earlier batch has left may be
+    /// no number, and so would 0 times that be. Returns the bytes from the beginning that hold something.
     std::size_t fill(std::byte* to, sample_set const& set, std::span<std::uint32_t const> indices, T weight,
                      staged_shard about) const {
         auto const& rows = set.inputs();
@@ -75,6 +76,8 @@ struct staged_granule {
             else
                 gather_samples<1>(rows, indices.subspan(i, 1), reinterpret_cast<T*>(to + inputs()) + i * values);
         }
+        std::size_t const of_number = about.bytes ? 1 : sizeof(T);
+        if (first) repeat_last(to + inputs(), indices.size(), values * of_number);
         if (last && set.targets().data != nullptr) { // predictions need none
             if (classes)
                 fill_targets(reinterpret_cast<int*>(to + targets()), set.targets(), indices);
@@ -86,7 +89,7 @@ struct staged_granule {
             std::fill_n(each, indices.size(), weight);
             std::fill_n(each + indices.size(), samples - indices.size(), T{0});
         }
-        return inputs() + (first ? input_bytes(about.bytes ? 1 : sizeof(T)) : 0);
+        return inputs() + (first ? input_bytes(of_number) : 0);
     }
 
 private:
@@ -94,6 +97,13 @@ private:
     void fill_targets(Target* to, sample_rows const& rows, std::span<std::uint32_t const> indices) const {
         for (std::size_t i = 0; i < indices.size(); ++i)
             gather_samples<1>(rows, indices.subspan(i, 1), to + i * wanted);
+        repeat_last(reinterpret_cast<std::byte*>(to), indices.size(), wanted * sizeof(Target));
+    }
+    /// Of no sample the room is zeroed.
+    void repeat_last(std::byte* to, std::size_t filled, std::size_t bytes) const {
+        if (filled == 0) std::memset(to, 0, samples * bytes);
+        for (std::size_t i = filled; i != 0 && i < samples; ++i)
+            std::memcpy(to + i * bytes, to + (filled - 1) * bytes, bytes);
     }
     TRIREME_COLD void fill_changed(std::byte* to, sample_rows const& rows, std::uint32_t sample,
                                    staged_shard const& about, std::size_t i) const {

@@ -184,7 +184,9 @@ private:
     void find_leaders() {
         for (int r = 0; r < group_->size(); ++r) {
             events_.emplace_back(group_->device_of(r));
-            if (place_of_device(group_->device_of(r)) == npos) leaders_.push_back({group_->device_of(r), r, {}});
+            if (place_of_device(group_->device_of(r)) != npos) continue;
+            leaders_.push_back({group_->device_of(r), r, {}});
+            leader_events_.emplace_back(group_->device_of(r));
         }
         leading_.resize(leaders_.size());
     }
@@ -280,7 +282,7 @@ private:
         for (std::size_t d = 0; d < leaders_.size(); ++d)
             leading_[d] = streams[static_cast<std::size_t>(leaders_[d].rank)];
         for (std::uint32_t round = 0; round < rounds_; ++round) {
-            if (round != 0) detail::join_streams<stream>(leading_, std::span(events_).first(leading_.size()));
+            if (round != 0) detail::join_streams<stream>(leading_, std::span(leader_events_));
             for (auto const& l : leaders_) launch(l, round, 1);
         }
     }
@@ -309,7 +311,7 @@ private:
     std::size_t tree_elements_ = 0;
     std::vector<leader> leaders_;
     std::vector<stream*> leading_; ///< the leaders' streams of the call that is being handed over
-    std::vector<typename Device::event> events_;
+    std::vector<typename Device::event> events_, leader_events_;
 };
 
 /// The part of `rank`'s input that is its output as well, where the two lie apart.

@@ -270,7 +270,11 @@ private:
         auto& plan = convolutions_[key];
         if (plan == nullptr) {
             plan = std::make_unique<convolution_plan>();
-            if (aligned)
+            auto const most =
+                s.samples * std::max(s.channels * s.height * s.width, s.out_channels * s.out_height * s.out_width);
+            if (most >= std::size_t{1} << 31)
+                note(s, which, "tensors of fewer than 2^31 values");
+            else if (aligned)
                 choose_algorithm<T>(*plan, s, room, which);
             else
                 note(s, which, "tensors that begin on " + std::to_string(alignment) + " bytes");

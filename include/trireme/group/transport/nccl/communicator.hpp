@@ -36,13 +36,18 @@ inline ncclResult_t state_of(ncclComm_t comm) noexcept {
     return asked != ncclSuccess ? asked : state;
 }
 
-/// f(comm) on a thread of its own for each: of communicators of one process NCCL may let one wait for the others.
+/// f(comm) on a thread of its own for each: of communicators of one process NCCL may let one wait for the others. A
+/// thread begins on GPU 0, and would wake it in a process that has another one.
 template<class F>
 void for_each_at_once(std::vector<ncclComm_t> const& comms, F const& f) {
     std::vector<std::thread> threads;
     for (auto* const comm : comms) {
         try {
-            threads.emplace_back([f, comm] { f(comm); });
+            threads.emplace_back([f, comm] {
+                int device = 0;
+                if (ncclCommCuDevice(comm, &device) == ncclSuccess) static_cast<void>(cudaSetDevice(device));
+                f(comm);
+            });
         } catch (...) {
             f(comm);
         }
@@ -137,7 +142,8 @@ public:
         s->keys.assign(keys.begin(), keys.end());
         auto const& first = all.front();
         auto const limit = deadline::in(first.limit_);
-        bool const called = nccl_runtime::finishes_within(limit, [s, rank = first.rank_] {
+        bool const called = nccl_runtime::finishes_within(limit, [s, rank = first.rank_, device = first.device_] {
+            static_cast<void>(cudaSetDevice(device)); // else it wakes gpu 0
             nccl_runtime::check(ncclGroupStart(), "ncclGroupStart", rank, "a split");
             auto status = ncclSuccess;
             for (std::size_t i = 0; i < s->from.size(); ++i)

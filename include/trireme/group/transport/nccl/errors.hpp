@@ -23,13 +23,13 @@
 #include <string>
 #include <utility>
 
-#if NCCL_VERSION_CODE < 21800
-#error "trireme/group/transport/nccl needs NCCL 2.18 or newer: communicators that do not block, and ncclCommSplit"
+#if NCCL_VERSION_CODE < 22703
+#error "trireme/group/transport/nccl needs NCCL 2.27.3 or newer: before, a group of calls ends with its thread"
 #endif
 
 namespace trireme::nccl_runtime {
 
-inline constexpr int oldest_version = 21800;
+inline constexpr int oldest_version = 22703; // calls that go on outlive the thread that began them
 
 inline std::string version_text(int code) {
     return std::to_string(code / 10000) + "." + std::to_string(code % 10000 / 100) + "." + std::to_string(code % 100);
@@ -102,9 +102,10 @@ inline void require_version() {
     int version = 0;
     check(ncclGetVersion(&version), "ncclGetVersion", 0, "the version of NCCL");
     if (version < oldest_version)
-        throw usage_error("transport<nccl> needs NCCL " + version_text(oldest_version) +
-                          " or newer, whose communicators do not block, and this program was started with NCCL " +
-                          version_text(version) + ": install a newer libnccl2, or look at LD_LIBRARY_PATH");
+        throw usage_error(
+            "transport<nccl> needs NCCL " + version_text(oldest_version) +
+            " or newer, whose calls outlive the thread that begins them, and this program was started with NCCL " +
+            version_text(version) + ": install a newer libnccl2, or look at LD_LIBRARY_PATH");
 }
 
 /// Calls f on a thread of its own, and waits for it until the deadline. False: it is still at it, and is left behind,

@@ -156,10 +156,12 @@ public:
                 post(handles_, calls, number_, operation);
             } else {
                 auto owned = std::vector<nccl_call>(calls.begin(), calls.end());
-                if (!nccl_runtime::finishes_within(deadline::in(who_.limit),
-                                                   [owned, handles = handles_, numbers = number_, operation] {
-                                                       post(handles, owned, numbers, operation);
-                                                   }))
+                if (!nccl_runtime::finishes_within(
+                        deadline::in(who_.limit),
+                        [owned, handles = handles_, numbers = number_, operation, device = device_[0]] {
+                            static_cast<void>(cudaSetDevice(device)); // else it wakes gpu 0
+                            post(handles, owned, numbers, operation);
+                        }))
                     late("the others", "connect");
             }
         } catch (accelerator_error const&) {
