@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Images of accelerators that lie channels last: in which numbers, and what may read a flattened one.
+// Images of accelerators that lie channels last: in which numbers, and what may read one.
 #include "prelude.hpp"
 #include <trireme/rehearsal.hpp>
 
@@ -32,3 +32,18 @@ using net = network<input<1, 8, 8>, conv2d<4, kernel<3>>, batch_norm<per_shard>,
 using last = kernels<channels_last<rehearsal::kernels>>;
 auto const cost = trainer<net, cross_entropy, sgd, where, dtype, last>::plan(batch{64});
 } // namespace images
+
+namespace losses {
+using last = kernels<channels_last<rehearsal::kernels>>;
+using where = on<mesh<rehearsal, dp<2>>>;
+#if defined(LOSS_ON_AN_IMAGE)
+// LOSS_ON_AN_IMAGE: TRI0069 | a loss on an image needs other kernels | gets< | binary_cross_entropy | extents<4, 2, 2>
+// errors <= 1
+using net = network<input<1, 8, 8>, conv2d<4, kernel<7>>>;
+#else
+using net = network<input<1, 8, 8>, conv2d<1, kernel<7>>>;
+using predicted = network<input<1, 8, 8>, conv2d<4, kernel<7>>>;
+auto const of_model = model<predicted, where, precision<bf16>, last>::plan(batch{64});
+#endif
+auto const cost = trainer<net, binary_cross_entropy, sgd, where, precision<bf16>, last>::plan(batch{64});
+} // namespace losses

@@ -13,12 +13,14 @@ namespace trireme::inline TRIREME_ISA {
 /// The order of a network's values where images are channels last, and the shapes that its kernels are told of each
 /// row.
 ///
-/// A flattened image is still one, so that its list of values is in another order than elsewhere. What looks at each
-/// value by itself does not mind, and linear has its weights in that order; nothing else may read it.
+/// A view moves nothing: a flattened image is still one, and a list that is viewed as an image still a list, so that
+/// values are in another order than elsewhere. Functions of each value by itself are right in any order, and linear has
+/// its weights in that of a flattened image; no other layer, and no loss, may read such values.
 template<class Network>
 struct channels_last_rows {
     layer_shapes of[Network::depth + 1] = {};
-    std::size_t misread = npos; ///< the first row that would take a value for another; depth: the loss
+    std::size_t misread = npos; ///< the first row that would take a value for another; depth: the output
+    bool image_to_loss = false; ///< true if the output lies channels last, and a loss's targets do not
 
     constexpr channels_last_rows() {
         shape lies[Network::depth + 1] = {Network::row(0).input};
@@ -26,27 +28,24 @@ struct channels_last_rows {
             auto const& row = Network::row(i);
             auto const& d = row.description;
             auto const viewed = lies[row.from];
-            bool const plain = row.input.rank == 1 && !reorders(viewed);
-            of[i] = {row.input, d.output, plain ? row.input : viewed,
+            bool const other_order = is_in_other_order(row.input, viewed);
+            of[i] = {row.input, d.output, other_order ? viewed : row.input,
                      d.parameter_count > 0 ? d.parameters[0].shape : shape{}};
             bool const each_by_itself = d.execution.view || (d.execution.in_place && d.parameter_count == 0);
             bool const weighs_each =
                 d.parameter_count > 0 && d.parameters[0].shape.rank == 2 && d.execution.parameters_as_values;
-            bool const other_order = row.is_sum() && is_in_other_order(lies[row.other], viewed);
-            if (misread == npos &&
-                (other_order || (!(each_by_itself || weighs_each) && is_flattened(row.input, viewed))))
-                misread = i;
+            bool const any_order = each_by_itself || (weighs_each && row.input.rank == 1);
+            bool const apart = row.is_sum() && is_in_other_order(lies[row.other], viewed);
+            if (misread == npos && (apart || (other_order && !any_order))) misread = i;
             lies[i + 1] = each_by_itself ? viewed : d.output;
         }
-        if (misread == npos && is_flattened(Network::output_extents::shape, lies[Network::depth]))
-            misread = Network::depth;
+        auto const output = lies[Network::depth];
+        if (misread == npos && is_in_other_order(Network::output_extents::shape, output)) misread = Network::depth;
+        image_to_loss = reorders(output);
     }
 
 private:
-    /// True if a list lies as an image whose values are in another order channels last.
-    static constexpr bool is_flattened(shape const& list, shape const& viewed) noexcept {
-        return list.rank == 1 && reorders(viewed);
-    }
+    /// True if an image's values are in another order channels last.
     static constexpr bool reorders(shape const& s) noexcept {
         return s.rank == 3 && s.extent[0] > 1 && s.extent[1] * s.extent[2] > 1;
     }

@@ -48,9 +48,10 @@ template<class... Where>
 struct flattened_order_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0069: these kernels keep images channels last, so that flatten gives the values of an image with several "
-        "channels in another order than this layer, or the loss, expects: put a linear between, which "
-        "knows the order, or global_avg_pool2d instead of flatten, or take other kernels");
+        "TRI0069: these kernels keep images channels last, so that the values of an image with several channels lie in "
+        "another order than this layer, or the loss, expects: behind flatten put a linear, which knows the order, or "
+        "take global_avg_pool2d instead of flatten; a loss on an image needs other kernels, and so does a view between "
+        "other shapes");
 };
 
 template<class... Where>
@@ -159,13 +160,16 @@ struct tied_weights_rule {
 };
 namespace detail {
 
-/// The row that reads a flattened image in the wrong order; the network's depth if the loss does, npos if none does.
-template<class Network, class Kernels>
+/// The row that reads the values of an image in the wrong order; the network's depth if the loss does, npos if none
+/// does.
+template<class Network, class Kernels, class Loss>
 constexpr std::size_t misread_row() {
-    if constexpr (keeps_channels_last<Kernels>)
-        return channels_last_rows<Network>().misread;
-    else
+    if constexpr (keeps_channels_last<Kernels>) {
+        channels_last_rows<Network> const rows;
+        return rows.misread == npos && rows.image_to_loss && trains_with<Loss> ? Network::depth : rows.misread;
+    } else {
         return npos;
+    }
 }
 /// A row as messages name it.
 template<std::size_t Row, class Network>
@@ -333,9 +337,9 @@ constexpr auto broken_trainer_rule() {
         return pack<typename Loss::template refusal<typename Network::output_extents>>{};
     else if constexpr (!std::is_same_v<broken_policy_rule_t<Policies...>, no_rule>)
         return pack<broken_policy_rule_t<Policies...>>{};
-    else if constexpr (misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>() != npos)
-        return misread_rule<misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>(), Network,
-                            Loss>();
+    else if constexpr (misread_row<Network, typename trainer_policies<Policies...>::kernel_policy, Loss>() != npos)
+        return misread_rule<misread_row<Network, typename trainer_policies<Policies...>::kernel_policy, Loss>(),
+                            Network, Loss>();
     else if constexpr (goes_sample_by_sample<Network, Loss> &&
                        takes_all_samples<typename trainer_policies<Policies...>::kernel_policy>)
         return pack<token_kernels_rule<gets<kernels<typename trainer_policies<Policies...>::kernel_policy>>>>{};
