@@ -88,7 +88,7 @@ TEST_SUITE("collective/channel") {
                     CHECK(old.awaited.empty()); // nothing has left it
                     moves.run(
                         sent_places(step.program), t, what, [&](auto const&) { return std::span(here); },
-                        [](auto const&...) -> std::byte const* { return nullptr; });
+                        [&](auto const&...) -> std::byte const* { return here; });
                     moves.wait_until_free(false, frames.back(), what);
                 }
             REQUIRE(frames.size() == 1);
