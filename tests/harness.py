@@ -148,11 +148,24 @@ def check_run(checks, at):
         output = process.communicate(timeout=30)[0]
         # stopped, and the test that was interrupted
         checks.expect(output.splitlines()[-1] == '1 passed, 2 failed', f'{whom} stopped: {output}')
-        left = subprocess.run(['ps', '-o', 'args=', '-s', str(process.pid)], capture_output=True, text=True).stdout
+        left = in_session(process.pid)
         checks.expect(not left, f'{whom} stopped, and these go on: {left}')
     output = start('well', '--only', 'nothing').communicate(timeout=100)[0]
     checks.expect(output.splitlines()[-1].startswith('usage') or '1 failed' in output.splitlines()[-1],
                   f'a stage that is none: {output}')
+
+
+def in_session(number):
+    """Processes of a session that have not ended."""
+    found = []
+    for entry in pathlib.Path('/proc').glob('[0-9]*'):
+        try:
+            state, _, _, session = (entry / 'stat').read_text().rpartition(')')[2].split()[:4]
+            if int(session) == number and state != 'Z':
+                found.append((entry / 'cmdline').read_text().replace('\0', ' '))
+        except OSError:
+            pass # it has ended meanwhile
+    return found
 
 
 def check_verdicts(checks):
