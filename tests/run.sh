@@ -97,7 +97,7 @@ stopped() { # what had run until then still counts
     trap '' INT TERM HUP
     # shellcheck disable=SC2086
     [ -z "$beside" ] || kill $beside 2>/dev/null || true
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do # until Meson has written what it knows
+    for _ in $(seq 20); do # until Meson has written what it knows
         ls "$results"/*.running >/dev/null 2>&1 || break
         sleep 1
     done
@@ -225,7 +225,8 @@ stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
 waits='--no-suite fresh --no-suite mpi'
 # What tests files, not a build, is tested once with each compiler; other instruction sets only nightly.
 files="$waits --no-suite house --no-suite recipes --no-suite consumers --no-suite other_compilers --no-suite isa"
-programs="$files --no-suite headers --no-suite compile_fail --no-suite programs"
+second="$files --no-suite headers" # the first build of a push's second compiler; headers alone are the first's
+programs="$second --no-suite compile_fail --no-suite programs"
 # Several files of a folder are one for the compiler: what they all include and instantiate is compiled once. Nightly the
 # first compiler takes each by itself.
 together=-Dtest_files_at_once=8
@@ -279,7 +280,7 @@ for other in $others; do
 done
 [ -n "$others" ] || [ "$with_addresses" != "$cxx" ] || echo 'clang++: left out, there is no second compiler'
 other_tests=$programs
-[ "$mode" = nightly ] || other_tests="$files --no-suite headers" # without address checks it is the push's second compiler
+[ "$mode" = nightly ] || other_tests=$second
 for other in $others; do
     # shellcheck disable=SC2086
     stage "$other" "$other" quick "-Dcuda=disabled $together" $other_tests
@@ -287,8 +288,7 @@ done
 v3=
 ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3
 checked=$programs
-[ "$with_addresses" = "$cxx" ] || [ "$mode" = nightly ] ||
-    checked="$files --no-suite headers" # the other compiler's first build; headers alone were the first's
+[ "$with_addresses" = "$cxx" ] || [ "$mode" = nightly ] || checked=$second
 # Checking every sum of an address and an index takes half of the compiler's time, and finds little that is used; asking
 # every address whether it is null, or of an object that is large enough, takes a fifth of the rest, and address checks
 # find both; lines take a fifth, and messages name functions without them. Asking for alignment and for an object's type

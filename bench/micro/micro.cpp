@@ -34,21 +34,20 @@ void measure_layer(options const& o, double& sink) {
         numbers const w(parameters), dw(parameters);
         auto const name = (Lanes == 1 ? std::string("one sample/") : std::string()) + names[Index];
         auto const measure = [&](char const* what, flops_t flops, std::size_t values, auto&& kernel) {
+            constexpr int passes = 10; // between two looks at the clock, of the roof as well
             bool const computes = row.description.parameter_count > 0;
             auto const work =
                 computes ? static_cast<double>(flops * Lanes) : static_cast<double>(values * sizeof(float));
             auto const ours = rate(o.seconds, [&] {
-                for (int i = 0; i < 10; ++i) kernel();
-                return 10 * work;
+                for (int i = 0; i < passes; ++i) kernel();
+                return passes * work;
             });
-            auto const roof = computes
-                                  ? rate(o.seconds, [&] { return bench::multiply_adds(sink); })
-                                  : rate(o.seconds, [&] { // as many passes between two looks at the clock as ours makes
-                                        double bytes = 0;
-                                        for (int i = 0; i < 10; ++i)
-                                            bytes += bench::stream(y.data(), dy.data(), y.size(), 1e-9f);
-                                        return bytes;
-                                    });
+            auto const roof =
+                computes ? rate(o.seconds, [&] { return bench::multiply_adds(sink); }) : rate(o.seconds, [&] {
+                    double bytes = 0;
+                    for (int i = 0; i < passes; ++i) bytes += bench::stream(y.data(), dy.data(), y.size(), 1e-9f);
+                    return bytes;
+                });
             report(name + "/" + what, computes ? "fma-peak" : "memory", work, ours, roof,
                    computes ? "GFLOP/s" : "GB/s");
         };

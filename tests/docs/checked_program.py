@@ -22,6 +22,13 @@ class CheckedProgram(Checks):
         return subprocess.run([self.path, *map(str, arguments)], capture_output=True, text=True, errors='replace',
                               check=False, preexec_fn=limited if most_file_bytes else None)
 
+    def tells_lost_output(self, *arguments):
+        """It says so, and ends with 3, if what it prints cannot be written."""
+        with open('/dev/full', 'w', encoding='utf-8') as full:
+            done = subprocess.run([self.path, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.expect(done.returncode == 3 and done.stderr.count('standard output: writing failed') == 1,
+                    f'{self.name} {arguments}: output is lost in silence: {done.returncode} {done.stderr}')
+
     def refuses(self, words, *arguments, at_once=True):
         """It ends with code 2, and a sentence with all words; `at_once`: before it has said anything else."""
         done = self.run(*arguments)

@@ -66,12 +66,12 @@ class Run:
 
 def orphans(path):
     """Processes of the program that have outlived its launcher by more than a moment; they are ended."""
+    wanted, marker = os.path.realpath(path), f'TRIREME_TEST_LAUNCHER={os.getpid()}'.encode()
     for attempt in range(20):
         left = []
         for entry in pathlib.Path('/proc').glob('[0-9]*'):
             try:
-                if os.readlink(entry / 'exe') == os.path.realpath(path) and \
-                        f'TRIREME_TEST_LAUNCHER={os.getpid()}'.encode() in (entry / 'environ').read_bytes().split(b'\0'):
+                if os.readlink(entry / 'exe') == wanted and marker in (entry / 'environ').read_bytes().split(b'\0'):
                     left.append(int(entry.name))
             except OSError:
                 pass

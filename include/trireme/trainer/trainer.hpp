@@ -335,9 +335,7 @@ public:
             read(s);
             detail::check_snapshot(s, network_type::parameters, network_type::buffers,
                                    optimizer_type::state_per_parameter, run_.state().options.seed);
-            auto restored = run_.state().options;
-            restored.learning_rate = s.learning_rate;
-            optimizer_type::check(restored);
+            static_cast<void>(with_rate(s.learning_rate));
             same(s.parameters);
             same(s.buffers);
             for (auto const& array : s.optimizer) same(array);
@@ -365,10 +363,8 @@ public:
 
     /// Sets the learning rate of all further steps. Throws usage_error if it is negative or not finite.
     void set_learning_rate(float rate) {
-        auto changed = ready().options;
-        changed.learning_rate = rate;
-        optimizer_type::check(changed);
-        run_.state().options = changed;
+        check_ready();
+        run_.state().options = with_rate(rate);
     }
 
     /// The program of device `rank`, one of this process: what it does in a step, not a description of it.
@@ -416,6 +412,14 @@ private:
         static constexpr sample_source_rule<gets<Other>> checked{};
         static_cast<void>(checked);
         return {};
+    }
+
+    /// The options, but for the learning rate. Throws usage_error for one that no trainer can have.
+    options with_rate(float rate) const {
+        auto changed = run_.state().options;
+        changed.learning_rate = rate;
+        optimizer_type::check(changed);
+        return changed;
     }
 
     std::vector<value_type> gathered(canonical_list const& list) const {
