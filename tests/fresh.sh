@@ -6,7 +6,8 @@
 # sh tests/fresh.sh CELL ...    only these; --list: their names
 #
 # Every cell is a copy of an untouched system, which holds nothing but what its release calls required: a package that a
-# script forgets to ask for is missing there, whatever this machine has. The table says of each cell: passed, FAILED, or
+# script forgets to ask for is missing there, whatever this machine has. Only what ccache keeps is shared: the same bytes,
+# compiled by the same compiler, are not compiled again in each. The table says of each cell: passed, FAILED, or
 # not tried, and why. Untouched systems are kept in $TRIREME_ROOTS, by default /var/tmp/trireme-roots (220 MB each).
 # Needs root, debootstrap (installed if it is missing) and a Debian mirror.
 # The last line is 'N passed, N failed, N skipped'; the exit code is 0 if none failed, 77 if none could be tried.
@@ -72,6 +73,7 @@ mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*
 : "${mirror:=http://deb.debian.org/debian}"
 can_mount=yes
 apart='unshare --mount --propagation private --pid --fork --kill-child' # nothing of a cell outlives it
+compiled=$(ccache --get-config cache_dir 2>/dev/null) && [ -d "$compiled" ] || compiled=''
 $apart true 2>/dev/null || can_mount=''
 
 # Makes the untouched system of a release, once. Sets `why` if that cannot be.
@@ -107,10 +109,11 @@ enter() { # COMMANDS
         chroot "$system" sh -ec 'cd /trireme; [ ! -e /setting ] || . /setting; eval "$1"' sh "$1"
     if [ -n "$can_mount" ]; then # mounts vanish with the namespace
         # shellcheck disable=SC2086
-        system=$system cuda=$cuda $apart sh -ec '
+        system=$system cuda=$cuda compiled=$compiled $apart sh -ec '
             mount -t proc proc "$system/proc"
             mount --rbind /dev "$system/dev"
             mount -t tmpfs tmpfs "$system/tmp"
+            [ -z "$compiled" ] || { mkdir -p "$system/root/.cache/ccache" && mount --bind "$compiled" "$system/root/.cache/ccache"; }
             [ -z "$cuda" ] || { mkdir -p "$system/usr/local/cuda" && mount --rbind "$cuda" "$system/usr/local/cuda"; }
             exec "$@"' sh "$@" &
         inside=$!

@@ -8,7 +8,8 @@
 # ... --timings                beside any of them: what took longest to compile and to run in each stage, and its
 #                              core-seconds
 # ... --only STAGE,...         only these stages, by the labels that a run prints (g++, clang++, clang++-asan+ubsan, tsan, cuda):
-#                              a nightly run in parts, where one sitting is too short for it
+#                              a nightly run in parts, where one sitting is too short for it; `sh tests/fresh.sh` is then
+#                              apart, too
 #
 # Installs what is missing (Debian, Ubuntu), after saying what and why. CXX and MESON choose the compiler and Meson.
 # The last line is 'N passed, N failed' (', N skipped'); the exit code is 0 only if none failed, 3 if something is
@@ -249,8 +250,10 @@ else
     # shellcheck disable=SC2086
     stage "$first" "$cxx" push "-Dbench=enabled -Dcuda=disabled -Doptimization=1 $strict $together" $waits --no-suite isa --no-suite other_compilers
 fi
+waiting=$nightly
+[ -z "$only" ] || waiting='--no-suite nightly'
 # shellcheck disable=SC2086
-[ -z "$previous" ] || { run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi & beside="$beside $!"; }
+[ -z "$previous" ] || { run_tests '' waiting "$root/build/test-$first" $waiting --suite fresh --suite mpi & beside="$beside $!"; }
 
 others=
 # shellcheck disable=SC2086
