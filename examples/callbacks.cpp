@@ -26,6 +26,7 @@ using lenet = network<input<1, 28, 28>,
 
 int main(int argc, char** argv) try {
     watch_standard_output();
+    if (argc > 2) throw usage_error("usage: callbacks [FOLDER]");
     auto const beside = std::filesystem::path(argv[0]).parent_path() / "."; // the program
     std::string const folder = argc > 1 ? argv[1] : beside.string();
     auto const all = fashion_mnist::load();

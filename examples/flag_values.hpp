@@ -101,6 +101,12 @@ inline void refuse_one_file_for_two_flags(CLI::App const& app) {
         }
 }
 
+/// Throws usage_error if `flag` is on the command line and does nothing, for there is no flag such as `wanted`.
+inline void refuse_without(CLI::App const& app, std::string const& flag, bool there, char const* wanted) {
+    if (!there && app.get_option(flag)->count() != 0)
+        throw trireme::usage_error(flag + " is for " + wanted + ": add that, or leave out " + flag);
+}
+
 /// False if only --help was asked for, and has been printed. Throws usage_error, with a sentence for the user.
 inline bool parse_flags(CLI::App& app, int argc, char const* const* argv) {
     watch_standard_output();

@@ -269,7 +269,7 @@ int run(gpt_flags flags) {
             mean = made == 1 ? loss : 0.95 * mean + 0.05 * loss;
             auto const now = seconds();
             auto const speed = static_cast<double>(made * flags.batch * window) / now;
-            last = signal_to_end != 0 || (flags.steps != 0 ? step == flags.steps : now >= 60 * flags.minutes);
+            last = signal_to_end != 0 || step == flags.steps || now >= 60 * flags.minutes;
             auto const rate = double(flags.learning_rate) * training.rate.value.factor(step - 1);
             char hash[48] = "";
             if (last)
@@ -284,10 +284,9 @@ int run(gpt_flags flags) {
                     static_cast<unsigned long long>(step), mean, mean / std::log(2.0), rate, speed,
                     100 * static_cast<double>(plan.flops_per_step()) / static_cast<double>(flags.batch) / window *
                         speed / peak);
-                line.show(now,
-                          flags.steps != 0 ? static_cast<double>(made) / static_cast<double>(flags.steps - before)
-                                           : now / (60 * flags.minutes),
-                          told);
+                auto const of_steps =
+                    flags.steps != 0 ? static_cast<double>(made) / static_cast<double>(flags.steps - before) : 0;
+                line.show(now, std::max(of_steps, now / (60 * flags.minutes)), told);
             }
             if (!flags.save.empty() && (last || (flags.every != 0 && step % flags.every == 0))) save();
         }

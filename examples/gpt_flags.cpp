@@ -21,10 +21,12 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
                    "steps of the training, those before --resume included [default: as many as there is time for]")
         ->check(whole_number<std::uint64_t>(1, most))
         ->type_name("N");
-    app.add_option("--minutes", f.minutes, "time of the training, if --steps does not end it")
-        ->check(number(0.001, 1e6, "number"))
-        ->type_name("M")
-        ->capture_default_str();
+    auto* const minutes =
+        app.add_option("--minutes", f.minutes,
+                       "time of the training; of --steps and --minutes the first ends it [default: 2, none with "
+                       "--steps]")
+            ->check(number(0.001, 1e6, "number"))
+            ->type_name("M");
     app.add_option("--decay-steps", f.decay_steps,
                    "steps in which the learning rate falls to a tenth, as a cosine does")
         ->check(whole_number<std::uint64_t>(200, most))
@@ -72,7 +74,8 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
         ->check(some_name())
         ->type_name("FILE");
     if (!parse_flags(app, argc, argv)) return {};
-    f.turns = schedule_of(f.schedule, f.orders);
+    choose_schedule(app, f);
+    if (f.steps != 0 && minutes->count() == 0) f.minutes = std::numeric_limits<double>::infinity();
     f.for_each_kept([&](std::string const& name, auto const&) {
         if (app["--" + name]->count() != 0) f.given.insert(name);
     });

@@ -16,7 +16,7 @@
 struct gpt_flags {
     std::string text;        // the file that is learnt
     std::uint64_t steps = 0; // since the training began; 0: until the minutes are over
-    double minutes = 2;      // where no number of steps is given
+    double minutes = 2;      // of this run; infinite where only a number of steps is given
     std::uint64_t decay_steps = 2000;
     std::size_t batch = 16;
     int devices = 1;               // replicas of the network

@@ -52,16 +52,14 @@ template<class Trainer>
 auto run_options_for(lenet_flags const& flags, int devices) {
     typename Trainer::run_options r{.devices = devices,
                                     .strategy = strategy_of(flags.strategy),
-                                    .deadline = std::chrono::duration<double>(flags.deadline)};
+                                    .deadline = std::chrono::duration<double>(flags.deadline),
+                                    .trace = !flags.trace.empty()};
     if constexpr (Trainer::policies::has_stages) {
         r.stages = flags.stages;
         r.micro_batches = flags.micro_batches;
         r.schedule = flags.turns;
     }
-    if constexpr (accelerator<typename Trainer::policies::device>)
-        r.share_devices = flags.share_devices;
-    else
-        r.trace = !flags.trace.empty();
+    if constexpr (accelerator<typename Trainer::policies::device>) r.share_devices = flags.share_devices;
     if constexpr (requires { choose_processes(r, flags); }) choose_processes(r, flags);
     return r;
 }

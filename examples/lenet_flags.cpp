@@ -39,7 +39,10 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(whole_number(1, 100000))
         ->type_name("N");
     add_deadline_flag(app, f);
-    app.add_option("--devices", f.devices, "replicas of the network: train on so many only [default: 1, then 2]")
+    app.add_option(
+           "--devices", f.devices,
+           "replicas of the network: train on so many only [default: 1, then 2; with --stages 1; with mpi as many as "
+           "there are processes for]")
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
     auto const added = add_stage_flags(app, f, " [default: 4 per device of a pipeline, or its logical shards]");
@@ -63,7 +66,10 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(some_name())
         ->type_name("FILE");
     if (!parse_flags(app, argc, argv)) return {};
-    f.turns = schedule_of(f.schedule, f.orders);
-    if (added.stages->count() != 0 && f.devices == 0) f.devices = 1; // one run
+    choose_schedule(app, f);
+    refuse_without(app, "--share-devices", f.device == "gpu", "--device gpu");
+    for (auto const* flag : {"--windows", "--ranks-per-machine"})
+        refuse_without(app, flag, f.transport == "mpi", "--transport mpi");
+    if (added.stages->count() != 0 && f.devices == 0 && f.transport != "mpi") f.devices = 1; // one run
     return f;
 }

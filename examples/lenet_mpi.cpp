@@ -7,6 +7,10 @@
 
 #include "lenet.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
 mpi_job job_of(lenet_flags const& flags) {
     mpi_job job;
     job.windows = flags.windows == "off"        ? mpi_windows::off
@@ -24,10 +28,10 @@ void choose_processes(auto& run_options, lenet_flags const& flags) { run_options
 int run_lenet_over_mpi(lenet_flags const& given) {
     auto flags = given;
     auto const by = launch::discover();
+    std::chrono::duration<double> const limit(flags.deadline);
+    if (flags.devices == 0) flags.devices = std::max(1, mpi_group(job_of(flags), 0, limit).size() / flags.stages);
     {
-        mpi_group const group(job_of(flags), flags.devices * flags.stages,
-                              std::chrono::duration<double>(flags.deadline));
-        flags.devices = group.size() / flags.stages;
+        mpi_group const group(job_of(flags), flags.devices * flags.stages, limit);
         if (group.rank() != 0) {
             if (std::freopen("/dev/null", "w", stdout) == nullptr) return exit_code::failure;
             flags.log.clear();

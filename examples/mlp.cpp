@@ -35,6 +35,7 @@ void make_up(std::filesystem::path const& file) {
 
 int main(int argc, char** argv) try {
     watch_standard_output();
+    if (argc > 2) throw usage_error("usage: mlp [FILE]");
     auto const beside = std::filesystem::path(argv[0]).parent_path() / "flowers.csv"; // the program
     if (argc < 2) make_up(beside);
     auto const table = read_csv(argc > 1 ? argv[1] : beside.string());

@@ -63,7 +63,7 @@ std::optional<resnet18_flags> resnet18_flags::parse(int argc, char const* const*
         ->check(some_name())
         ->type_name("FILE");
     if (!parse_flags(app, argc, argv)) return {};
-    f.turns = schedule_of(f.schedule, f.orders);
+    choose_schedule(app, f);
     if (f.synchronised && (f.stages != 1 || f.micro_batches != 0))
         throw trireme::usage_error(
             std::string("--synchronised with ") + (f.stages != 1 ? "--stages" : "--micro-batches") +

@@ -62,3 +62,10 @@ stage_options add_stage_flags(CLI::App& app, Flags& f, std::string const& by_def
         ->capture_default_str();
     return added;
 }
+
+/// Reads the schedule of flags that are parsed. Throws usage_error if one is chosen for no stages.
+template<class Flags>
+void choose_schedule(CLI::App const& app, Flags& f) {
+    refuse_without(app, "--schedule", f.stages > 1, "--stages of 2 or more");
+    f.turns = schedule_of(f.schedule, f.orders);
+}

@@ -28,6 +28,6 @@ std::optional<step_flags> step_flags::parse(int argc, char const* const* argv) {
         ->check(some_name())
         ->type_name("FILE");
     if (!parse_flags(app, argc, argv)) return {};
-    f.turns = schedule_of(f.schedule, f.orders);
+    choose_schedule(app, f);
     return f;
 }

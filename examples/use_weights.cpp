@@ -23,6 +23,7 @@ using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoi
 
 int main(int argc, char** argv) try {
     watch_standard_output();
+    if (argc > 2) throw usage_error("usage: use_weights [FILE]");
     auto const data = fashion_mnist::load();
     auto const beside = std::filesystem::path(argv[0]).parent_path() / "lenet.safetensors"; // the program
     std::string const path = argc > 1 ? argv[1] : beside.string();

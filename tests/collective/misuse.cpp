@@ -454,6 +454,43 @@ TEST_SUITE("collective/misuse: sizes and roots") {
         CHECK(has(refused([&](comm& c) { all_gather<hasty>(c, std::span(x)); }),
                   "all_gather by hasty on 3 ranks lets a chunk be overwritten while it is read"));
     }
+
+    TEST_CASE("a strategy of one's own that forgets the root is refused, and not taken for the proved one of root 0") {
+        struct from_zero {
+            static constexpr schedule broadcast(int n, int = 0) noexcept {
+                auto s = direct::broadcast(n);
+                s.name = "from_zero";
+                return s;
+            }
+            static constexpr schedule gather(int n, int root = 0) noexcept {
+                auto s = direct::gather(n, root);
+                s.name = "from_zero";
+                s.blocks = false; // block 0 comes from the root
+                return s;
+            }
+        };
+        watchdog const guard("roots");
+        std::vector<float> x(6), all(18);
+        auto const from = [&](int root) {
+            return [&, root](comm& c) {
+                std::vector<float> y(6);
+                broadcast<from_zero>(c, y, root);
+            };
+        };
+        auto const to = [&](int root) {
+            return [&, root](comm& c) {
+                std::vector<float> y(c.rank() == root ? 18 : 0);
+                gather<from_zero>(c, std::span<float const>(x), std::span(y), root);
+            };
+        };
+        threads::group three(3); // where both are right
+        three.run(from(0));
+        three.run(to(0));
+        CHECK(has(refused(from(2)), "broadcast by from_zero is asked for root 2 and makes a schedule for root 0: give "
+                                    "the schedule's `root` what the strategy is asked for"));
+        CHECK(has(refused(to(2)),
+                  "gather by from_zero on 3 ranks reads a chunk before its source is certain to have it"));
+    }
 }
 
 } // namespace collective_misuse_test

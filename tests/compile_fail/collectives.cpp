@@ -107,6 +107,41 @@ struct own {
 static_assert(proves<own, collective::broadcast, 4>);
 } // namespace tri0047
 
+namespace tri0155 {
+// Any rank may be the root. The schedule of another one is that of rank 0, turned round by its `root`; blocks that
+// belong to ranks turn with it if it has `blocks`. The compiler proves it for root 0 and for root 1.
+struct own {
+#if defined(ROOT_FORGOTTEN)
+    // ROOT_FORGOTTEN: TRI0155: this strategy forgets the root | strategy<own> | devices<4>
+    // errors <= 2
+    static constexpr schedule broadcast(int ranks, int = 0) noexcept { return {"own", ranks, 1, 2, &step}; }
+#else
+    static constexpr schedule broadcast(int ranks, int root = 0) noexcept { return {"own", ranks, 1, 2, &step, root}; }
+#endif
+    static constexpr collective_step step(int n, int rank, int s) noexcept {
+        if (s == 0 && rank > 0) return {step_kind::copy, 0, one_rank(0), 0};
+        if (s == 1 && rank == 0) return {step_kind::wait, 0, all_others(0, n), 1};
+        return {};
+    }
+};
+static_assert(proves<own, collective::broadcast, 4>);
+} // namespace tri0155
+
+namespace turned_without_blocks {
+struct own {
+    static constexpr schedule gather(int ranks, int root = 0) noexcept {
+        auto s = direct::gather(ranks, root);
+#if defined(BLOCKS_FORGOTTEN)
+        // BLOCKS_FORGOTTEN: TRI0047 | strategy<own> | devices<4>
+        // errors <= 2
+        s.blocks = false;
+#endif
+        return s;
+    }
+};
+static_assert(proves<own, collective::gather, 4>);
+} // namespace turned_without_blocks
+
 namespace fetching {
 struct own {
     static constexpr schedule all_gather(int ranks) noexcept { return {"own", ranks, ranks, ranks, &step}; }

@@ -110,3 +110,74 @@ using net = network<input<4>, linear<8>, activity_penalty<percent<10>>, linear<3
 #endif
 auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
 } // namespace tri0138
+
+namespace tri0153 {
+// The second target of a sample is its weight.
+struct trusting {
+    static constexpr loss_description describe(shape) { return {.targets = make_shape(2)}; }
+#if defined(OF_ANOTHER_PRECISION)
+    // OF_ANOTHER_PRECISION: TRI0153: this loss has a member `weight` | auto const* targets | trusting | f64
+    // errors <= 1
+    static double weight(float const* targets) { return targets[1]; }
+#elif defined(WEIGHT_OF_AN_OBJECT)
+    // WEIGHT_OF_AN_OBJECT: TRI0153 | trusting
+    double weight(auto const* targets) { return targets[1]; }
+#elif defined(OF_A_SAMPLE)
+    // OF_A_SAMPLE: TRI0153 | trusting
+    static double weight(std::span<double const> targets) { return targets[1]; }
+#elif defined(OF_A_NUMBER_OF_TARGETS)
+    // OF_A_NUMBER_OF_TARGETS: TRI0153 | trusting
+    static double weight(double const* targets, std::size_t) { return targets[1]; }
+#elif defined(WRITES_TARGETS)
+    // WRITES_TARGETS: TRI0153 | trusting
+    static double weight(double* targets) { return targets[1]; }
+#elif defined(OF_NO_NUMBER)
+    // OF_NO_NUMBER: TRI0153 | trusting
+    static void weight(auto const*) {}
+#else
+    // It takes targets of any precision, and belongs to no object:
+    static double weight(auto const* targets) { return targets[1]; }
+#endif
+    static void forward(auto const& io) { io.loss[0] = io.target(0, 1) * (io.x(0, 0) - io.target(0, 0)); }
+    static void backward(auto const& io) {
+        forward(io);
+        io.dx(0, 0) = io.weight[0] * io.target(0, 1);
+    }
+};
+inline double learn(sample_set const& samples) {
+    trainer<network<input<4>, linear<1>>, trusting, sgd, precision<f64>> t;
+    return t.step(samples).loss;
+}
+} // namespace tri0153
+
+namespace tri0154 {
+// A loss computes its gradient, too.
+struct distance {
+    static constexpr loss_description describe(shape) { return {}; }
+#if defined(MISSPELT)
+    // MISSPELT: TRI0154: this loss has no `static void backward(auto const& io)` | distance
+    // errors <= 1
+    static void backwards(auto const& io) {
+        forward(io);
+        io.dx(0, 0) = 2 * io.weight[0] * (io.x(0, 0) - io.target(0, 0));
+    }
+#elif defined(BACKWARD_OF_AN_OBJECT)
+    // BACKWARD_OF_AN_OBJECT: TRI0154 | distance
+    void backward(auto const& io) const { io.dx(0, 0) = 2 * io.weight[0] * (io.x(0, 0) - io.target(0, 0)); }
+#else
+    // Where the loss goes forward and backward, both leave the loss:
+    static void backward(auto const& io) {
+        forward(io);
+        io.dx(0, 0) = 2 * io.weight[0] * (io.x(0, 0) - io.target(0, 0));
+    }
+#endif
+    static void forward(auto const& io) {
+        auto const apart = io.x(0, 0) - io.target(0, 0);
+        io.loss[0] = apart * apart;
+    }
+};
+inline double learn(sample_set const& samples) {
+    trainer<network<input<4>, linear<1>>, distance, sgd> t;
+    return t.step(samples).loss;
+}
+} // namespace tri0154

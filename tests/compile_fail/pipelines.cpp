@@ -174,6 +174,14 @@ namespace tri0114 {
 // UNEVEN_PASSES: TRI0114 | let N divide their number | accumulate<3> | pipeline< | 8
 // errors <= 1
 using program = staged<on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 8>, accumulate<3>>;
+#elif defined(UNEVEN_PASSES_OF_SHARDS)
+// UNEVEN_PASSES_OF_SHARDS: TRI0114 | V over the number of replicas | accumulate<2> | dp<2> | reproducible< | 6
+// errors <= 1
+using program = staged<on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe>, accumulate<2>, reproducible<fixed_tree, 6>>;
+#elif defined(UNEVEN_SHARDS)
+// UNEVEN_SHARDS: TRI0114 | V over the number of replicas | accumulate<2> | dp<2> | reproducible< | 5
+// errors <= 1
+using program = staged<on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe>, accumulate<2>, reproducible<fixed_tree, 5>>;
 #else
 using program = staged<on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 8>, accumulate<2>>;
 #endif
@@ -281,7 +289,11 @@ struct own_order {
     static constexpr int chunks = 1;
     static constexpr int write(int, int m, int, scheduled_work* out) {
         int n = 0;
-#if defined(COUNTED_FROM_ONE)
+#if defined(LINES_TOO_MANY)
+        // LINES_TOO_MANY: TRI0140 | at most three lines | own_order | on_role<0>
+        // errors <= 1
+        for (int i = 0; i < 4 * m; ++i) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i / 4)};
+#elif defined(COUNTED_FROM_ONE)
         // COUNTED_FROM_ONE: TRI0140 | counted from 0 | own_order | on_role<0> | of_micro_batch<4>
         // errors <= 1
         for (int i = 1; i <= m; ++i) {
@@ -457,6 +469,10 @@ namespace tri0147 {
 // FEW_MICRO_BATCHES: TRI0147 | so few micro-batches | at_least<4> | dual_pipe_v | 3
 // errors <= 1
 using program = staged<on<mesh<host, pp<2>>>, pipeline<dual_pipe_v, 3>>;
+#elif defined(FEW_SHARDS)
+// FEW_SHARDS: TRI0147 | or reproducible<fixed_tree, V> | at_least<4> | dual_pipe_v | 2
+// errors <= 1
+using program = staged<on<mesh<host, pp<2>>>, pipeline<dual_pipe_v>, reproducible<fixed_tree, 2>>;
 #else
 using program = staged<on<mesh<host, pp<2>>>, pipeline<dual_pipe_v, 4>>;
 #endif

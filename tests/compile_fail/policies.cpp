@@ -223,12 +223,17 @@ auto const cost = program::plan(batch{64});
 } // namespace tri0043
 
 namespace tri0044 {
-// The devices of all processes are counted, be they threads, processes or GPUs. The limits are `max_devices` and
-// `max_logical_shards`; what is chosen by options is held to the same ones when the trainer is constructed.
+// The devices of all processes are counted, be they threads, processes or GPUs. The limits are `max_devices`,
+// `max_roles` and `max_logical_shards`; what is chosen by options is held to the same ones when the trainer is
+// constructed.
 #if defined(TOO_MANY_DEVICES)
-// TOO_MANY_DEVICES: TRI0044 | devices<300>
+// TOO_MANY_DEVICES: TRI0044 | dp<300>
 // errors <= 1
 using program = my_trainer<on<mesh<host, dp<300>>>>;
+#elif defined(TOO_MANY_STAGES)
+// TOO_MANY_STAGES: TRI0044 | 64 on the axis pp | pp<100>
+// errors <= 1
+using program = my_trainer<on<mesh<host, dp<1>, pp<100>>>, pipeline<one_f_one_b, 8>>;
 #elif defined(TOO_MANY_SHARDS)
 // TOO_MANY_SHARDS: TRI0044 | shards<5000>
 // errors <= 1

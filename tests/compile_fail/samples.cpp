@@ -76,6 +76,53 @@ inline samples_in_memory made(std::vector<float> const& numbers, [[maybe_unused]
 }
 } // namespace tri0148
 
+namespace tri0156 {
+// Samples in memory are a view: nothing is copied. A vector that a function returns, or that is moved, has no name, and
+// its numbers are gone when the call is over.
+inline std::size_t trained([[maybe_unused]] std::vector<float> numbers, [[maybe_unused]] std::vector<int> labels) {
+#if defined(INPUTS_WITHOUT_A_NAME)
+    // INPUTS_WITHOUT_A_NAME: TRI0156 | give them to owned_samples | gets<std::vector<float
+    // errors <= 1
+    samples_in_memory const samples(std::vector<float>(64), make_shape(4), labels, 3);
+#elif defined(LABELS_WITHOUT_A_NAME)
+    // LABELS_WITHOUT_A_NAME: TRI0156 | gets<std::vector<int
+    // errors <= 1
+    samples_in_memory const samples(numbers, {4}, std::move(labels), {1}, 3);
+#elif defined(PREDICTED_WITHOUT_A_NAME)
+    // PREDICTED_WITHOUT_A_NAME: TRI0156
+    // errors <= 1
+    samples_in_memory const samples(std::move(numbers), {4});
+#else
+    owned_samples const samples(std::move(numbers), make_shape(4), std::move(labels), 3);
+#endif
+    return samples.size();
+}
+} // namespace tri0156
+
+namespace shapes_in_braces {
+// Braces have the extents of one sample.
+inline samples_in_memory made(std::vector<float> const& numbers, std::vector<int> const& labels) {
+#if defined(FIVE_EXTENTS)
+    // FIVE_EXTENTS: TRI0001 | dimensions_rule<5
+    // errors <= 1
+    return samples_in_memory(numbers, {2, 3, 4, 5, 6}, labels, 3);
+#elif defined(NEGATIVE_EXTENT)
+    // NEGATIVE_EXTENT: -1 | narrow
+    // errors <= 1
+    return samples_in_memory(numbers, {-1}, labels, 3);
+#elif defined(NEGATIVE_WIDTH)
+    // NEGATIVE_WIDTH: -28 | narrow
+    // errors <= 1
+    return samples_in_memory(numbers, {1, 28, -28}, labels, 3);
+#elif defined(FLOATING_EXTENT)
+    // FLOATING_EXTENT: 2.5 | double
+    return samples_in_memory(numbers, {2.5}, labels, 3);
+#else
+    return samples_in_memory(numbers, {4}, labels, 3);
+#endif
+}
+} // namespace shapes_in_braces
+
 namespace tri0149 {
 // An epoch learns from one set of samples, and the test behind it is of another. Both go in one object. The options of
 // `fit` and `train` have no default: one epoch is seldom meant.

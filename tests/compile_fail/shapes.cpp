@@ -320,6 +320,105 @@ struct twice {
 inline bool right() { return check_gradients<twice, input<8>>().ok(); }
 } // namespace tri0139
 
+namespace tri0152 {
+// Memory is planned by what a layer says of itself, which is not looked at again.
+struct odd {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+#if defined(LARGER_IN_PLACE)
+        // LARGER_IN_PLACE: TRI0152 | as many values as the input | at_layer<1, | odd
+        // errors <= 1
+        d.output = make_shape(2 * in.size());
+        d.execution.in_place = true;
+#elif defined(LARGER_VIEW)
+        // LARGER_VIEW: TRI0152 | as many values as the input | at_layer<1, | odd
+        // errors <= 1
+        d.output = make_shape(2 * in.size());
+        d.execution.view = true;
+#elif defined(BEYOND_KEPT)
+        // BEYOND_KEPT: TRI0152 | among the numbers `kept` | at_layer<1, | odd
+        // errors <= 1
+        d.kept = 4;
+        d.forward = {2, {{1, 4}}};
+#elif defined(FOUR_PHASES)
+        // FOUR_PHASES: TRI0152 | 3 phases | at_layer<1, | odd
+        // errors <= 1
+        d.kept = 4;
+        d.backward.phases = 4;
+#elif defined(MANY_PARAMETERS)
+        // MANY_PARAMETERS: TRI0152 | at most 8 parameter tensors | at_layer<1, | odd
+        // errors <= 1
+        d.parameter_count = 100;
+#elif defined(MANY_BUFFERS)
+        // MANY_BUFFERS: TRI0152 | 2 buffers | at_layer<1, | odd
+        // errors <= 1
+        d.buffer_count = 3;
+#elif defined(NO_SUCH_BIAS)
+        // NO_SUCH_BIAS: TRI0152 | channel_bias | at_layer<1, | odd
+        // errors <= 1
+        d.channel_bias = 0;
+#else
+        d.kept = 4;
+        d.forward = {2, {{1, 3}}};
+        d.execution.in_place = true;
+#endif
+        return d;
+    }
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.y.size(); ++i) io.y[i] = io.x[i % io.x.size()];
+    }
+    static void backward_input(auto const& io) {
+        for (std::size_t i = 0; i < io.dx.size(); ++i) io.dx[i] = io.dy[i];
+    }
+    static void backward_weights(auto const&) {}
+    static void forward_gather(auto const&) {}
+    static void forward_agree(auto const&, int) {}
+    static void backward_gather(auto const&) {}
+    static void backward_agree(auto const&, int) {}
+    static void evaluate(auto const& io) { forward(io); }
+};
+auto const cost = trainer<network<input<8>, linear<4>, odd, linear<4>>, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0152
+
+namespace tri0150 {
+// A layer that evaluates otherwise than it trains has a second function for it, which is static, and takes what
+// `forward` takes. Otherwise predictions would be those of `forward`.
+struct noisy {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        return d;
+    }
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = 2 * io.x[i];
+    }
+#if defined(EVALUATE_NOT_STATIC)
+    // EVALUATE_NOT_STATIC: TRI0150 | `static void evaluate(auto const& io)` | gets< | noisy
+    // errors <= 1
+    void evaluate(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i];
+    }
+#elif defined(EVALUATE_OF_ANOTHER_TYPE)
+    // EVALUATE_OF_ANOTHER_TYPE: TRI0150 | `static void evaluate(auto const& io)` | gets< | noisy
+    // errors <= 1
+    static void evaluate(float const* x, float* y) { *y = *x; }
+#else
+    static void evaluate(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i];
+    }
+#endif
+    static void backward_input(auto const& io) {
+        for (std::size_t i = 0; i < io.dx.size(); ++i) io.dx[i] = 2 * io.dy[i];
+    }
+};
+inline double learn(sample_set const& samples) {
+    trainer<network<input<8>, noisy, linear<4>>, cross_entropy, sgd> t;
+    t.step(samples);
+    return t.evaluate(samples).loss;
+}
+} // namespace tri0150
+
 namespace tri0078 {
 #if defined(INPUTS_AND_OUTPUTS)
 // INPUTS_AND_OUTPUTS: TRI0078 | the number of its outputs alone | at_layer<1 | linear<784, 10>

@@ -55,6 +55,34 @@ using net = network<input<20>, linear<20>, relu, tied<0>>;
 auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
 } // namespace tri0121
 
+namespace tied_tokens {
+struct table { // a layer of one's own that takes tokens: a value for each
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.vocabulary = 5;
+        d.parameter_count = 1;
+        d.parameters[0] = {.name = "values", .shape = make_shape(5)};
+        return d;
+    }
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.parameter(0)[static_cast<std::size_t>(io.x[i])];
+    }
+    static void backward_input(auto const&) {}
+    static void backward_weights(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.gradient(0)[static_cast<std::size_t>(io.x[i])] += io.dy[i];
+    }
+};
+#if defined(TIED_TO_TOKENS)
+// TIED_TO_TOKENS: TRI0151 | give it `tied_as` | at_layer<2, | tied<0>
+// errors <= 1
+using net = network<input<3>, table, linear<3>, tied<0>>;
+#else
+using net = network<input<3>, table, linear<3>, tied<1>>;
+#endif
+auto const parameters = net::parameters;
+} // namespace tied_tokens
+
 namespace tri0122 {
 #if defined(TIED_AND_HELD_ONCE)
 // TIED_AND_HELD_ONCE: TRI0122 | leave out one of the two | at_layer<2, | tied<0> | hold_weights<

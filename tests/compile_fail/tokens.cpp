@@ -14,15 +14,53 @@ using net = network<input<1, 28, 28>, embedding<256, 32>>;
 // EMBEDDING_OF_NOTHING: TRI0109 | both at least 1 | at_layer<0, | embedding<0
 // errors <= 1
 using net = network<input<16>, embedding<0, 32>>;
-#elif defined(EMBEDDING_OF_VALUES)
-// EMBEDDING_OF_VALUES: TRI0109 | the network's own | at_layer<1, | embedding<256
-// errors <= 1
-using net = network<input<16>, linear<16>, embedding<256, 32>>;
 #else
 using net = network<input<16>, embedding<256, 32>>;
 #endif
 auto const parameters = net::parameters;
 } // namespace tri0109
+
+namespace tri0151 {
+// Tokens are the numbers of a network's samples. What a layer gives are values, in each round of a repeat behind the
+// first, too.
+struct table { // a layer of one's own that takes tokens: a value for each
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.vocabulary = 5;
+        d.parameter_count = 1;
+        d.parameters[0] = {.name = "values", .shape = make_shape(5)};
+        return d;
+    }
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.parameter(0)[static_cast<std::size_t>(io.x[i])];
+    }
+    static void backward_input(auto const&) {}
+    static void backward_weights(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.gradient(0)[static_cast<std::size_t>(io.x[i])] += io.dy[i];
+    }
+};
+#if defined(EMBEDDING_OF_VALUES)
+// EMBEDDING_OF_VALUES: TRI0151 | put it first | at_layer<1, | embedding<256
+// errors <= 1
+using net = network<input<16>, linear<16>, embedding<256, 32>>;
+#elif defined(OWN_TABLE_OF_VALUES)
+// OWN_TABLE_OF_VALUES: TRI0151 | put it first | at_layer<1, | table
+// errors <= 1
+using net = network<input<16>, linear<16>, table>;
+#elif defined(TABLE_TWICE)
+// TABLE_TWICE: TRI0151 | outside of repeat | at_layer<1, | table
+// errors <= 1
+using net = network<input<16>, repeat<2, table>>;
+#elif defined(TABLE_IN_A_LATER_REPEAT)
+// TABLE_IN_A_LATER_REPEAT: TRI0151 | outside of repeat | at_layer<2, | table
+// errors <= 1
+using net = network<input<16>, linear<16>, repeat<2, relu, repeat<1, table>>>;
+#else
+using net = network<input<16>, repeat<1, table>, linear<16>>;
+#endif
+auto const parameters = net::parameters;
+} // namespace tri0151
 
 namespace tri0123 {
 #if defined(NORM_OF_A_LIST)

@@ -122,6 +122,42 @@ std::vector<float> trained() {
     all.push_back(static_cast<float>(t.evaluate(samples).loss));
     return all;
 }
+
+/// A family that has one kernel of its own, and the portable ones for everything else.
+struct counting : portable {
+    static inline std::size_t called = 0;
+};
+template<class G, std::size_t Lanes, class T>
+void linear_forward(counting, T const* x, T const* w, T const* b, T* y) {
+    ++counting::called;
+    linear_forward<G, Lanes>(portable{}, x, w, b, y);
+}
+/// Likewise, with kernels for memory to work in.
+struct counting_with_scratch;
+struct counting_with_memory : counting {
+    using with_scratch = counting_with_scratch;
+};
+struct counting_with_scratch : counting_with_memory {
+    void* scratch = nullptr;
+};
+template<class G, std::size_t Lanes, class T>
+void conv2d_forward(counting_with_scratch policy, T const* x, T const* w, T const* b, T* y) {
+    counting::called += 1000;
+    conv2d_forward<G, Lanes>(portable_with_scratch{{}, policy.scratch}, x, w, b, y);
+}
+using wide = network<input<32, 8, 8>, conv2d<32, kernel<3>, padding<1>>, flatten, linear<3>>;
+/// Calls for each granule in a step of a network whose convolution would like to have memory.
+template<class Kernels>
+std::size_t calls() {
+    constexpr std::size_t samples = 4 * portable::lanes<float>;
+    std::vector<float> const numbers(samples * 32 * 64, 0.5f);
+    std::vector<int> const classes(samples, 1);
+    samples_in_memory const all(numbers, make_shape(32, 8, 8), classes, 3);
+    trainer<wide, cross_entropy, sgd, kernels<Kernels>> t{{.batch = samples}};
+    counting::called = 0;
+    t.step(all);
+    return counting::called / 4;
+}
 } // namespace kernels_concept_test
 
 TEST_SUITE("concepts/kernels") {
@@ -135,5 +171,12 @@ TEST_SUITE("concepts/kernels") {
             CHECK(by_pairs[i] == doctest::Approx(expected[i]).epsilon(1e-4));
             CHECK(by_two[i] == doctest::Approx(expected[i]).epsilon(1e-4));
         }
+    }
+
+    TEST_CASE("a family that derives from another keeps its own kernels where a layer would like to have memory") {
+        using wide = network<input<32, 8, 8>, conv2d<32, kernel<3>, padding<1>>>;
+        static_assert(detail::scratch_bytes<wide, portable, float, portable::lanes<float>>() != 0);
+        CHECK(calls<counting>() == 1);
+        CHECK(calls<counting_with_memory>() == 1001);
     }
 }

@@ -3,10 +3,15 @@
 
 // Layers that model docs/concepts/layer.md and nothing more, in networks.
 
+#include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
 
+#include <support/compare.hpp>
+
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <type_traits>
 #include <vector>
@@ -99,7 +104,8 @@ private:
     }
     template<class Io, class T>
     static void divide(Io const& io, T* sums) {
-        for (std::size_t i = 0; i < width<Io>; ++i) sums[i] /= static_cast<T>(io.place.granule.samples);
+        auto const samples = std::max(io.place.granule.samples, std::size_t{1}); // a shard may have none: 0 / 1
+        for (std::size_t i = 0; i < width<Io>; ++i) sums[i] /= static_cast<T>(samples);
     }
     template<class Io>
     static void subtract(Io const& io, auto const& from, auto const* means, auto const& to) {
@@ -110,6 +116,42 @@ private:
 };
 static_assert(layer_on<centred, input<4>>);
 // [/agreeing_archetype]
+
+/// centred of four samples or more.
+struct centred_of_four : centred {
+    static constexpr layer_description describe(shape in) {
+        auto d = centred::describe(in);
+        d.least_samples = 4;
+        return d;
+    }
+};
+
+/// y = x less its mean over the samples of all shards.
+struct centred_everywhere : centred {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.kept = 2 * in.size();
+        d.forward = {2, {{0, in.size()}}};
+        d.backward = {2, {{in.size(), in.size()}}};
+        return d;
+    }
+    static void forward_agree(auto const& io, int phase) { divide(io, io.place.kept, phase); }
+    static void backward_agree(auto const& io, int phase) {
+        divide(io, io.place.kept + std::remove_cvref_t<decltype(io)>::input::size, phase);
+    }
+    static void evaluate(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i];
+    }
+
+private:
+    template<class Io, class T>
+    static void divide(Io const& io, T* sums, int phase) {
+        for (std::size_t i = 0; i < Io::input::size && phase == 1; ++i)
+            sums[i] /= static_cast<T>(io.place.granule.batch);
+    }
+};
+static_assert(layer_on<centred_everywhere, input<4>>);
 
 // A member of another kind under the name takes a requirement away.
 struct without_describe : scale {
@@ -220,6 +262,13 @@ struct distance_without_backward : squared_distance {
 struct distance_without_refusal : picky_distance {
     struct refusal;
 };
+struct distance_weighed_by_an_object : squared_distance {
+    double weight(auto const* targets) { return targets[0]; }
+};
+struct distance_weighed_in_double : squared_distance {
+    static double weight(double const* targets) { return targets[0]; }
+};
+static_assert(!loss_on<distance_weighed_by_an_object, input<3>> && loss_on<distance_weighed_in_double, input<3>>);
 static_assert(loss<squared_distance> && !loss<undescribed_distance> && !loss<scale>);
 static_assert(!loss_on<distance_described_at_run_time, input<3>>);
 static_assert(!loss_on<distance_without_forward, input<3>> && !loss_on<distance_without_backward, input<3>>);
@@ -241,6 +290,26 @@ std::vector<double> losses_of_training() {
     losses.push_back(t.evaluate(samples).loss);
     return losses;
 }
+
+/// The losses of a step on all of `batch` samples and of one on `few` of them, and the buffers then.
+template<class Layer, class... Policies>
+std::vector<double> numbers_of_few(std::size_t batch, std::size_t few) {
+    std::vector<float> numbers, targets;
+    for (std::size_t i = 0; i < batch; ++i) {
+        for (std::size_t k = 0; k < 4; ++k) numbers.push_back(static_cast<float>((i * (k + 3) + k) % 7) / 7);
+        targets.push_back(static_cast<float>(i % 3));
+    }
+    samples_in_memory const all(numbers, make_shape(4), targets, make_shape(1));
+    numbers.resize(4 * few);
+    targets.resize(few);
+    samples_in_memory const some(numbers, make_shape(4), targets, make_shape(1));
+    trainer<network<input<4>, linear<4>, Layer, linear<3>, Layer, linear<1>>, squared_distance, sgd, Policies...> t{
+        {.learning_rate = 0.05f, .batch = batch}};
+    std::vector<double> found{t.step(all).loss, t.step(some).loss};
+    for (auto const w : t.gather_parameters()) found.push_back(static_cast<double>(w));
+    for (auto const b : t.gather_buffers()) found.push_back(static_cast<double>(b));
+    return found;
+}
 } // namespace layer_concept_test
 
 TEST_SUITE("concepts/layer") {
@@ -259,5 +328,51 @@ TEST_SUITE("concepts/layer") {
         auto const losses = losses_of_training<net, reproducible<fixed_tree, 2>>();
         CHECK(losses.back() < losses.front() / 2);
         CHECK(losses_of_training<net, reproducible<fixed_tree, 2>, on_two>() == losses);
+    }
+    TEST_CASE("a shard without samples adds nothing to what layers agree on") {
+        auto const near = [](std::vector<double> const& a, std::vector<double> const& b) {
+            return test_support::most_apart(a, b, [](double) { return 1.0; }) < 1e-5;
+        };
+        auto const one_of_all = numbers_of_few<centred_everywhere>(8, 1),
+                   two_of_all = numbers_of_few<centred_everywhere>(8, 2);
+        using on_three = on<mesh<host, dp<3>>>;
+        CHECK(near(numbers_of_few<centred_everywhere, on<mesh<host, dp<2>>>>(8, 1), one_of_all));
+        CHECK(near(numbers_of_few<centred_everywhere, on_three>(8, 2), two_of_all));
+        auto const in_shards = numbers_of_few<centred, reproducible<fixed_tree, 8>>(8, 1);
+        CHECK(std::ranges::all_of(in_shards, [](double n) { return std::isfinite(n); }));
+        CHECK(numbers_of_few<centred, reproducible<fixed_tree, 8>, on_three>(8, 1) == in_shards);
+        auto const in_parts = numbers_of_few<centred, accumulate<8>>(8, 1);
+        CHECK(near(in_parts, in_shards));
+        using in_stages = on<mesh<host, dp<1>, pp<2>>>;
+        CHECK(near(numbers_of_few<centred, in_stages, pipeline<gpipe, 8>>(8, 1), in_shards));
+        CHECK(near(numbers_of_few<centred, in_stages, pipeline<zero_bubble_h1, 8>>(8, 1), in_shards));
+    }
+    TEST_CASE("a layer that needs more samples is named in the refusal, and so is what it needs") {
+        using net = network<input<4>, linear<4>, centred_of_four, linear<1>>;
+        using on_two = trainer<net, squared_distance, sgd, on<mesh<host, dp<2>>>>;
+        CHECK_THROWS_WITH_AS((trainer<net, squared_distance, sgd>({.batch = 3})),
+                             "batch = 3 is too small: layer 1 (layer_concept_test::centred_of_four) needs at least 4 "
+                             "samples of a shard; set the option `batch` to at least 4",
+                             usage_error);
+        CHECK_THROWS_WITH_AS(
+            on_two({.batch = 7}),
+            "batch = 7 on 2 devices leaves 3 for device 0: layer 1 "
+            "(layer_concept_test::centred_of_four) needs at least 4 samples of a shard; set the option "
+            "`batch` to at least 8, or use fewer devices",
+            usage_error);
+        using normed = network<input<4>, linear<4>, batch_norm<>, linear<1>>;
+        CHECK_THROWS_WITH_AS(
+            (trainer<normed, squared_distance, sgd, on<mesh<host, dp<2>>>>({.batch = 3})),
+            doctest::Contains(") needs at least 2 samples of a shard, for it has one value per channel "
+                              "and sample, and takes the variance of each channel over them; set the "
+                              "option `batch` to at least 4, or use fewer devices, or "
+                              "batch_norm<synchronised>"),
+            usage_error);
+        using everywhere = network<input<4>, linear<4>, batch_norm<synchronised>, linear<1>>;
+        CHECK_THROWS_WITH_AS((trainer<everywhere, squared_distance, sgd>({.batch = 1})),
+                             "batch = 1 is too small: layer 1 (batch_norm<synchronised>) needs at least 2 samples of "
+                             "the batch, for it has one value per channel and sample, and takes the variance of each "
+                             "channel over the batch; set the option `batch` to at least 2",
+                             usage_error);
     }
 }

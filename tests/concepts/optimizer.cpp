@@ -138,6 +138,10 @@ struct without_learning_rate : heavy_options<Choices> {
     void learning_rate();
 };
 template<class Choices>
+struct with_rate_in_double : heavy_options<Choices> { // snapshots and checkpoints hold a float
+    double learning_rate = 0.1;
+};
+template<class Choices>
 struct without_batch : heavy_options<Choices> {
     void batch();
 };
@@ -160,8 +164,22 @@ struct not_made_of_nothing : heavy_options<Choices> {
 };
 static_assert(optimizer<with_options<heavy_options>> && !optimizer<without_options>);
 static_assert(!optimizer<with_options<without_learning_rate>> && !optimizer<with_options<without_batch>>);
+static_assert(!optimizer<with_options<with_rate_in_double>>);
 static_assert(!optimizer<with_options<without_seed>> && !optimizer<with_options<without_logical_shards>>);
 static_assert(!optimizer<with_options<not_copied>> && !optimizer<with_options<not_made_of_nothing>>);
+
+// Checkpoints name every array that is kept.
+template<std::size_t Kept>
+struct with_two_names : heavy {
+    static constexpr std::size_t state_per_parameter = Kept;
+    static constexpr char const* array_names[] = {"first", "second"};
+    static void update(auto const&, auto*, auto const*, auto const&, std::size_t, auto) {}
+};
+struct with_names_of_unknown_count : with_two_names<2> {
+    static constexpr char const* const* array_names = with_two_names<2>::array_names;
+};
+static_assert(optimizer<with_two_names<1>> && optimizer<with_two_names<2>> && !optimizer<with_two_names<3>>);
+static_assert(!optimizer<with_names_of_unknown_count>);
 
 static_assert(optimizer<sgd> && optimizer<sgd_momentum> && optimizer<sgd_nesterov> && optimizer<adam>);
 static_assert(optimizer<adamw> && optimizer<rmsprop> && optimizer<rmsprop_momentum> && optimizer<adagrad>);

@@ -7,6 +7,7 @@
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
+#include <support/built_step.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -106,6 +107,44 @@ static_assert(!pipeline_schedule<that_counts_in_size_t> && !pipeline_schedule<no
 static_assert(!pipeline<not_made_of_nothing>::fits && pipeline<folded>::fits);
 static_assert(pipeline_schedule<gpipe> && pipeline_schedule<one_f_one_b> && pipeline_schedule<interleaved<2>>);
 
+// A role has three lines for each micro-batch and stage. More of them are a fault, and no memory behind the lists.
+struct that_writes_four : backwards_at_once {
+    static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
+        int n = 0;
+        for (int m = 0; m < micro_batches; ++m)
+            for (auto const kind : {task_kind::forward, task_kind::backward_input, task_kind::backward_weights,
+                                    task_kind::backward_weights})
+                out[n++] = {kind, 0, static_cast<std::uint16_t>(m)};
+        return n;
+    }
+};
+struct that_returns_more : backwards_at_once {
+    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+        return 1000 * backwards_at_once::write(roles, micro_batches, role, out);
+    }
+};
+struct that_returns_fewer_than_none : backwards_at_once {
+    static constexpr int write(int, int, int, scheduled_work*) { return -1; }
+};
+struct that_adds_more : all_at_once {
+    static constexpr void write_all(int roles, int micro_batches, role_order* lists) {
+        for (int i = 0; i < 100; ++i) all_at_once::write_all(roles, micro_batches, lists);
+    }
+};
+template<class S>
+inline constexpr auto fault_of = verify(static_step<S, 2, 4>::program);
+template<class S>
+inline constexpr bool has_a_line_too_many = fault_of<S>.fault == program_fault::out_of_range && fault_of<S>.role == 0;
+static_assert(has_a_line_too_many<that_writes_four> && has_a_line_too_many<that_returns_more>);
+static_assert(has_a_line_too_many<that_adds_more> && fault_of<that_adds_more>.fault == program_fault::out_of_range);
+static_assert(!fault_of<that_returns_fewer_than_none>.ok());
+
+// What does not search says so by its value, too.
+struct that_does_not_search : all_at_once {
+    static constexpr bool searches = false;
+};
+static_assert(is_step_for_compiler<that_does_not_search>(16, 16) && !is_step_for_compiler<all_at_once>(16, 16));
+
 /// Losses and weights of a training in four micro-batches.
 template<class... Policies>
 std::vector<double> trained() {
@@ -135,5 +174,17 @@ TEST_SUITE("concepts/schedule") {
         CHECK(trained<on_two, pipeline<backwards_at_once, 4>>() == alone);
         CHECK(trained<on_two, pipeline<folded, 4>>() == alone);
         CHECK(trained<on_two, pipeline<all_at_once, 4>>() == alone);
+    }
+
+    TEST_CASE("more lines than a role has room for are a fault while a program runs, too") {
+        for (schedule_choice const& s : {schedule_choice(that_writes_four{}), schedule_choice(that_returns_more{}),
+                                         schedule_choice(that_adds_more{})})
+            for (int const passes : {1, 2})
+                for (int const replicas : {1, 2}) {
+                    test_support::built_step const built(s, {3, 8, replicas, 2, false, false, passes});
+                    auto const v = verify(built.program);
+                    CHECK(v.fault == program_fault::out_of_range);
+                    CHECK(v.role == 0);
+                }
     }
 }

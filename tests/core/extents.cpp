@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <type_traits>
 
 namespace core_extents_test {
@@ -23,6 +24,18 @@ static_assert(make_shape(2, 3) != make_shape(3, 2));
 static_assert(make_shape(2, 3) == make_shape(2, 3));
 static_assert(shape{2, {2, 3, 99, 98}} == make_shape(2, 3)); // beyond the rank nothing counts
 static_assert(make_shape(1u << 20, 1u << 20, 4).size() == std::size_t{1} << 42);
+
+// In braces are the extents. A rank before them, in braces of their own, is one.
+static_assert(shape{784} == make_shape(784) && shape{2, 8, 8} == make_shape(2, 8, 8));
+static_assert(shape{8, 8} == make_shape(8, 8) && shape{4, 1, 2, 3} == make_shape(4, 1, 2, 3));
+static_assert(shape{} == extents<>::shape && shape().rank == 0 && shape{make_shape(2, 3)} == make_shape(2, 3));
+static_assert(shape{1, {784}} == make_shape(784) && shape{3, {1, 28, 28}} == make_shape(1, 28, 28));
+static_assert(shape{784, {784}} == make_shape(784)); // there are no more extents
+static_assert(!std::is_aggregate_v<shape> && std::is_trivially_copyable_v<shape>);
+
+template<shape S>
+inline constexpr std::size_t numbers_of = S.size();
+static_assert(numbers_of<shape{3, 4}> == 12);
 
 template<class E>
 using there_and_back =

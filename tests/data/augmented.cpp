@@ -5,6 +5,11 @@
 #include <support/changing.hpp>
 #include <support/messages.hpp>
 
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 namespace data_augmented_test {
 using namespace trireme;
 using namespace test_changing;
@@ -44,10 +49,28 @@ TEST_SUITE("data/augmented") {
         images<std::uint8_t> const all(40);
         any<host> t({.batch = 20});
         CHECK(t.train(training_set{augmented(all.samples(), {.flip = true}), all.samples()}, {.epochs = 2}).tested);
+        CHECK_FALSE(t.train(training_set{augmented(all.samples(), {.flip = true})}, {.epochs = 1}).tested);
         std::vector<float> const numbers(8, 1.0f);
         CHECK(test_support::says(
             test_support::refusal([&] { augmented(samples_in_memory(numbers, make_shape(4)), {.flip = true}); }),
             {"rank 1", "make_shape(1, 28, 28)"}));
+    }
+
+    TEST_CASE("a source of one's own that changes what is no image is refused, and not trained on old memory") {
+        struct changed_tables : samples_in_memory {
+            using samples_in_memory::samples_in_memory;
+            sample_rows inputs() const noexcept {
+                auto rows = samples_in_memory::inputs();
+                rows.changes.flip = true;
+                return rows;
+            }
+        };
+        std::vector<float> const x(24, 1.0f), y(6, 1.0f);
+        using net = network<input<8>, linear<2>>;
+        trainer<net, mean_squared_error, sgd> t({.batch = 3});
+        changed_tables const tables(x, make_shape(2, 4), y, make_shape(2)), images(x, {2, 2, 2}, y, {2});
+        CHECK(test_support::says(test_support::refusal([&] { t.step(tables); }), {"rank 2", "make_shape(1, 28, 28)"}));
+        CHECK(std::isfinite(t.step(images).loss));
     }
 }
 

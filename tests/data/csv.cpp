@@ -228,6 +228,8 @@ TEST_SUITE("data/csv") {
         CHECK(says(refusal([&] { (void)unnamed.samples({.classes = unnamed.names().back()}); }),
                    {"either classes or targets", "column 2 of ", "has no name: give it one in the first line"}));
         CHECK(says(refusal(asked({.targets = {"a"}, .classes = "b"})), {"either classes or targets"}));
+        CHECK(says(refusal(asked({.targets = {"a"}, .class_names = {"x", "y"}})), {"class_names", ".classes = "}));
+        CHECK(says(refusal(asked({.targets = {"a"}, .class_count = 2})), {"class_count", ".classes = "}));
         CHECK(says(refusal(asked({.inputs = {"a", "b"}, .targets = {"b"}})), {"'b' is asked for twice"}));
         CHECK(says(refusal(asked({.inputs = {"a", "a"}, .targets = {"b"}})), {"'a' is asked for twice"}));
         CHECK(says(refusal(asked({.targets = {"a", "b", "c"}})), {"no column is left for the inputs"}));

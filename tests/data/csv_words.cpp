@@ -147,6 +147,12 @@ TEST_SUITE("data/csv_words") {
                        {"line 2, column 2 ('b')", "no finite number", "pass csv_options::decimal = ','"}));
         for (char const bad : {';', ' ', '\0', '1', '\''})
             CHECK(says(refusal([&] { table_of("a\n1\n", {.decimal = bad}); }), {"decimal", "'.' or ','"}));
+        // separators that split the numbers are refused: a comma is part of a number in quotes alone
+        csv_options const both{.header = false, .decimal = ','};
+        for (auto const* split : {"3,14\n2,5\n", "\"3\",\"14\"\n"})
+            CHECK(says(refusal([&] { table_of(split, both); }),
+                       {"decimal and csv_options::separator are both ','", "separator = ';'"}));
+        CHECK(table_of("\"3,14\",2\n", both).columns() == 2);
         // words and classes are texts, whatever they hold
         auto const s = table_of("size;w\n1,5;a\n2,5;b\n", german)
                            .samples({.inputs = {"size"}, .words = {{"size", {"1,5", "2,5"}}}, .classes = "w"});

@@ -192,6 +192,10 @@ TEST_SUITE("data/safetensors: writing") {
         CHECK(content_of(cut) == before);
         CHECK(files_in(folder) == 1);
     }
+
+    TEST_CASE("a file without a name is refused before it is written") {
+        files::expect_usage_error([&] { write_safetensors("", {}); }, "the path of the file to be written is empty");
+    }
 }
 
 } // namespace data_safetensors_writing_test

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <trireme/data/dataset.hpp>
+#include <trireme/data/samples.hpp>
 #include <trireme/data/samples_in_memory.hpp>
 
 #include <doctest/doctest.h>
@@ -24,9 +25,6 @@ static_assert(!sample_number<bool> && !sample_number<long double> && !sample_num
 // Digests of samples contain these.
 static_assert(static_cast<int>(number_kind::f64) == 7 && static_cast<int>(number_kind::u32) == 8 &&
               static_cast<int>(number_kind::u64) == 9);
-// Numbers that nobody holds would be gone at once.
-static_assert(
-    !std::is_constructible_v<samples_in_memory, std::vector<float>, shape, std::vector<int> const&, std::size_t>);
 
 TEST_SUITE("data/samples_in_memory") {
     TEST_CASE("rows are where the numbers are") {
@@ -42,6 +40,28 @@ TEST_SUITE("data/samples_in_memory") {
         CHECK(s.targets().classes == 3);
         CHECK(s.scaled(0.5).inputs().scale == 0.5);
         CHECK(samples_in_memory(std::span(x).first(8), make_shape(4), std::span(y).first(2), 3).size() == 2);
+    }
+
+    TEST_CASE("a shape in braces has these extents") {
+        std::vector<float> const x(2 * 784);
+        std::vector<int> const y{0, 1}, tags(4, 1);
+        CHECK(samples_in_memory(x, {784}, y, 10).inputs().shape == make_shape(784));
+        CHECK(samples_in_memory(x, {1, 28, 28}, y, 10).inputs().shape == make_shape(1, 28, 28));
+        CHECK(samples_in_memory(x, {2, 14, 28}).inputs().shape == make_shape(2, 14, 28));
+        samples_in_memory const values(x, {784}, y, {1}); // a shape, and no number of classes
+        CHECK(values.targets().shape == make_shape(1));
+        CHECK(values.targets().classes == 0);
+        samples_in_memory const labels(x, {784}, tags, {2}, 3, -1);
+        CHECK(labels.targets().shape == make_shape(2));
+        CHECK(labels.targets().classes == 3);
+        CHECK(labels.targets().ignored == -1);
+        CHECK(samples_in_memory(x, {784}, x, {784}).targets().shape == make_shape(784));
+        CHECK(owned_samples(x, {784}, y, 10).inputs().shape == make_shape(784));
+        CHECK(owned_samples(x, {784}, y, {1}).classes() == 0);
+        CHECK(owned_samples(x, {784}, tags, {2}, 3).classes() == 3);
+        CHECK(owned_samples(x, {784}, x, {784}).targets().shape == make_shape(784));
+        CHECK(owned_samples(x, {4, 196}).inputs().shape == make_shape(4, 196));
+        CHECK(owned_samples(x, {784}, y, 2, {"no", "yes"}).class_names().size() == 2);
     }
 
     TEST_CASE("samples may have several labels, some of which are to be ignored") {
@@ -91,7 +111,17 @@ TEST_SUITE("data/samples_in_memory") {
         CHECK(says(refusal([&] { samples_in_memory(x, make_shape(4), x, make_shape(5)); }), {"12 numbers", "targets"}));
         std::vector<float> const none;
         CHECK(says(refusal([&] { samples_in_memory(none, make_shape(4), two, 2); }), {"0 numbers", "inputs"}));
-        CHECK(says(refusal([&] { samples_in_memory(x, shape{1, {0}}, two, 2); }), {"12 numbers", "0 each"}));
+        CHECK(says(refusal([&] { samples_in_memory(x, make_shape(0), two, 2); }), {"12 numbers", "0 each"}));
+    }
+
+    TEST_CASE("training data without tests") {
+        std::vector<float> const x(4);
+        samples_in_memory const learnt(x, {1}, x, {1});
+        training_set const data{learnt};
+        static_assert(std::is_same_v<decltype(data), training_set<samples_in_memory, sample_set> const>);
+        static_assert(std::is_same_v<decltype(training_set{data}), training_set<samples_in_memory, sample_set>>);
+        CHECK(data.train.size() == 4);
+        CHECK(data.test.size() == 0);
     }
 
     TEST_CASE("a set is known again by its holder alone") {

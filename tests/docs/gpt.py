@@ -74,6 +74,9 @@ with tempfile.TemporaryDirectory() as name:
     log = steps(4, '--resume', saved, '--reproducible', 4, '--seed', 5, behind=whole[:5], torn='{"step": 6, "lo')
     expect(log[:3] == whole[:3] and [line['step'] for line in log[3:]] == [4], 'steps that were not saved are logged twice')
     expect(len(steps(1, behind=whole)) == 1, 'the log of another training is kept')
+    ended = steps(10**9, '--minutes', 0.005) # by what comes first
+    expect(0 < len(ended) < 10**6 and 'weights_hash' in ended[-1], f'--minutes beside --steps: {len(ended)} steps')
+    expect(len(steps(2, '--minutes', 1000)) == 2, '--steps beside --minutes')
     fast = steps(4, '--devices', 2)
     ring = steps(4, '--devices', 2, '--strategy', 'ring')
     expect(abs(ring[-1]['loss'] - fast[-1]['loss']) < 1e-3, 'another strategy trains otherwise')
@@ -243,6 +246,7 @@ with tempfile.TemporaryDirectory() as name:
     refuses(['are one file'], '--text', text, '--log', folder / 'new', '--trace', folder / 'none' / '..' / 'new')
     expect(once.read_text() == 'of somebody' and not (folder / 'new').exists(), 'a refused run has changed a file')
     refuses(['stages'], '--text', text, '--stages', 64)
+    refuses(['--schedule is for --stages of 2 or more: add that'], '--text', text, '--schedule', 'zero_bubble_v')
     refuses(["--steps: ", "'010' begins with 0"], '--text', text, '--steps', '010')
     for wrong in (['--steps', 0], ['--minutes', -1], ['--batch', 'many'], ['--schedule', 'none'], ['--nonsense'], ['more']):
         refuses(['try --help'], '--text', text, *wrong)

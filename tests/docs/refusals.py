@@ -73,6 +73,9 @@ with tempfile.TemporaryDirectory() as name:
 
     expect(2, ['nowhere/epochs.jsonl: the log cannot be opened', 'check that the folder exists'], 'callbacks', folder / 'nowhere')
 
+    for each, argument in (('mlp', 'FILE'), ('use_weights', 'FILE'), ('callbacks', 'FOLDER')):
+        expect(2, [f'usage: {each} [{argument}]'], each, folder / 'nowhere', 'more')
+
     fetch = ['fetch cifar-10-binary.tar.gz from https://', '--data DIR', 'TRIREME_CIFAR10']
     expect(2, ['CIFAR-10: nobody has said where the files are', *fetch], 'cifar')
     expect(2, ['nowhere: the folder is not there', *fetch], 'cifar', '--data', folder / 'nowhere')

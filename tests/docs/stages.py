@@ -215,6 +215,15 @@ with tempfile.TemporaryDirectory() as name:
     refuses(['stages = 3, each in 4 by the schedule interleaved<4>', 'into at most 11 stages'],
             'step', '--stages', 3, '--schedule', 'interleaved:4')
     refuses(['3 micro-batches', 'with --micro-batches 4'], 'step', '--micro-batches', 3, '--schedule', 'dual_pipe_v')
+    for layout in ([], ['--stages', 1]):
+        for name in ('lenet', 'resnet18'):
+            refuses(['--schedule is for --stages of 2 or more: add that, or leave out --schedule'],
+                    name, *layout, '--schedule', 'zero_bubble_v')
+    refuses(['--schedule is for --stages of 2 or more'], 'step', '--stages', 1, '--schedule', 'zero_bubble_v')
+    refuses(['--schedule is for --stages'], 'lenet', '--device', 'gpu', '--schedule', 'zero_bubble_v')
+    refuses(['--windows is for --transport mpi: add that, or leave out --windows'], 'lenet', '--windows', 'off')
+    refuses(['--ranks-per-machine is for --transport mpi: add that'], 'lenet', '--ranks-per-machine', 1)
+    refuses(['--share-devices is for --device gpu: add that, or leave out'], 'lenet', '--share-devices')
     for name, flag in (('lenet', '--log'), ('lenet', '--trace'), ('resnet18', '--trace'), ('step', '--svg')):
         kept, pipe = where / 'kept', where / 'pipe'
         kept.write_text('old', encoding='utf-8')

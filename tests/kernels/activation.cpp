@@ -132,6 +132,13 @@ void by_hand() {
     CHECK(slope_of<Policy, gelu_function>(T(0)) == T(0.5));
     CHECK(value_of<Policy, gelu_function>(T(40)) == 40);
     CHECK(value_of<Policy, gelu_tanh_function>(T(40)) == 40);
+    for (T const x : {T(1e12), T(1.3e13), T(1e15), T(1e19), T(1e20), std::numeric_limits<T>::max() / 4}) {
+        CAPTURE(x);
+        CHECK(value_of<Policy, gelu_tanh_function>(x) == x);
+        CHECK(slope_of<Policy, gelu_tanh_function>(x) == 1);
+        CHECK(value_of<Policy, gelu_tanh_function>(-x) == 0);
+        CHECK(slope_of<Policy, gelu_tanh_function>(-x) == 0);
+    }
     CHECK(value_of<Policy, cube_function>(T(2)) == 8);
     CHECK(slope_of<Policy, cube_function>(T(2)) == 12);
 }

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace kernels_narrow_test {
@@ -99,9 +100,67 @@ void check() {
     }
 }
 
+/// Functions of a layer of one's own: each feature of a sample has a slope of its own.
+struct by_feature {
+    static void forward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        for (std::size_t i = 0; i < io.x.size(); ++i)
+            io.y[i] = io.x[i] > 0 ? io.x[i] * static_cast<float>(i / io_t::lanes % 5) : 0;
+    }
+    static void backward_input(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        for (std::size_t i = 0; i < io.x.size(); ++i)
+            io.dx[i] = io.y[i] > 0 ? io.dy[i] * static_cast<float>(i / io_t::lanes % 5) : 0;
+    }
+};
+template<class Base>
+struct derived : Base { // with all other members of a layer of the library
+    static void forward(auto const& io) { by_feature::forward(io); }
+    static void backward_input(auto const& io) { by_feature::backward_input(io); }
+};
+template<class Base>
+struct by_itself : by_feature {
+    static constexpr layer_description describe(shape in) { return Base::describe(in); }
+};
+
+template<class Layer>
+std::vector<float> trained(std::size_t samples) {
+    auto const x = made_up<float>(36 * samples, 7), y = made_up<float>(samples, 8);
+    samples_in_memory const all(x, make_shape(1, 6, 6), y, make_shape(1));
+    using net = network<input<1, 6, 6>, conv2d<3, kernel<3>, padding<1>>, Layer, flatten, linear<1>>;
+    trainer<net, mean_squared_error, sgd> t{{.learning_rate = 0.05f, .batch = samples, .seed = 3}};
+    std::vector<float> told;
+    for (int step = 0; step < 3; ++step) told.push_back(static_cast<float>(t.step(all).loss));
+    told.push_back(static_cast<float>(t.evaluate(all).loss));
+    auto const parameters = t.gather_parameters();
+    told.insert(told.end(), parameters.begin(), parameters.end());
+    return told;
+}
+
+template<class Net>
+constexpr bool narrows = detail::takes_narrow<Net, portable, float, full_register<float>>();
+template<class... Layers>
+using with = network<input<8, 8, 8>, Layers..., flatten, linear<1>>;
+struct same_function : relu {};
+struct same_pooling : avg_pool2d<2> {};
+struct same_maximum : max_pool2d<2> {};
+struct same_linear : linear<32> {};
+struct same_convolution : conv2d<8, kernel<1>> {};
+static_assert(full_register<float> < 8 ||
+              (narrows<with<relu, avg_pool2d<2>>> && narrows<with<conv2d<8, kernel<1>>, max_pool2d<2>>> &&
+               narrows<with<flatten, linear<32>, gelu>> && narrows<with<sigmoid, hyperbolic_tangent, gelu_tanh>>));
+static_assert(!narrows<with<same_function>> && !narrows<with<same_pooling>> && !narrows<with<same_maximum>> &&
+              !narrows<with<flatten, same_linear>> && !narrows<with<same_convolution>>);
+
 } // namespace
 
 TEST_SUITE("kernels/narrow") {
+    TEST_CASE("a layer that derives from one with kernels for narrow granules computes by its own functions") {
+        for (std::size_t const samples : {1u, 3u, 7u, 11u, 19u, 35u}) {
+            CAPTURE(samples);
+            CHECK(trained<derived<relu>>(samples) == trained<by_itself<relu>>(samples));
+        }
+    }
     TEST_CASE("convolutions") {
         check<conv2d<6, kernel<5>, padding<2>>, input<1, 28, 28>>();
         check<conv2d<16, kernel<5>>, input<6, 14, 14>>();

@@ -139,6 +139,14 @@ TEST_SUITE("kernels/one_sample") {
         conv2d_equals_reference<wide_padding, T>();
     }
 
+    TEST_CASE("convolutions whose panels have no room on the stack are computed without") {
+        using wide = conv2d_geometry<1, 7, 50'000, 1, 7, 3, 1>;
+        using few_outputs = conv2d_geometry<1, 121, 8000, 1, 1, 0, 8>; // their window is what has no room
+        static_assert(!detail::conv2d_panel<wide, float>::fits && !detail::conv2d_panel<few_outputs, float>::fits);
+        conv2d_equals_reference<wide, float>();
+        conv2d_equals_reference<few_outputs, float>();
+    }
+
     TEST_CASE("convolutions with strides and paddings") {
         conv2d_equals_reference<conv2d_geometry<3, 5, 5, 3, 1, 1, 2>, float>();
         conv2d_equals_reference<conv2d_geometry<1, 6, 5, 3, 2, 3, 3>, float>(); // outputs that see no input

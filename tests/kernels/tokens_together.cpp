@@ -30,7 +30,7 @@ several together(std::size_t samples) {
 /// f(samples) for granules of some sizes.
 template<class F>
 void for_samples(F const& f) {
-    for (std::size_t const samples : {1u, 2u, 3u, 8u, 24u, 150u}) {
+    for (std::size_t const samples : {1u, 2u, 3u, 8u, 24u, 25u, 150u}) {
         CAPTURE(samples);
         f(samples);
     }
@@ -170,6 +170,13 @@ void all_go_together() {
     linear_goes_together<T, 7, 3, 2, true>();
     linear_goes_together<T, 140, 9, 3, false>();
     linear_goes_together<T, 33, 144, 7, true>();
+    // One register of columns, of which one row is a lone sum, and many are several.
+    linear_goes_together<T, 64, 1, 1, true>();
+    linear_goes_together<T, 64, 2, 1, false>();
+    linear_goes_together<T, 65, 4, 1, true>();
+    linear_goes_together<T, 64, 8, 1, true>();
+    linear_goes_together<T, 64, 16, 1, true>();
+    linear_goes_together<T, 8, 64, 1, true>();
 }
 
 TEST_CASE("Samples of few tokens that go through a kernel together get what they get one by one") {

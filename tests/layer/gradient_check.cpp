@@ -92,6 +92,38 @@ struct scaled {
     }
 };
 
+/// y = s x, of the samples that a granule has; twice the slope is kept from forward to backward, beside a buffer.
+struct scaled_by_what_it_keeps {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.parameter_count = 1;
+        d.parameters[0] = {"slope", make_shape(1), 1, 1, initial::ones};
+        d.kept = 1;
+        d.buffer_count = 1;
+        d.buffers[0] = {"seen", make_shape(2), 1, 1, initial::ones};
+        return d;
+    }
+    static void forward(auto const& io) {
+        io.place.kept[0] = 2 * io.parameter(0)[0] * io.place.buffers[1];
+        io.place.statistics[1] += io.place.granule.share();
+        each(io, [&](std::size_t i) { io.y[i] = io.place.kept[0] * io.x[i] / 2; });
+    }
+    static void backward_input(auto const& io) {
+        each(io, [&](std::size_t i) { io.dx[i] = io.place.kept[0] / 2 * io.dy[i]; });
+    }
+    static void backward_weights(auto const& io) {
+        each(io, [&](std::size_t i) { io.gradient(0)[0] += io.x[i] * io.dy[i]; });
+    }
+
+private:
+    static void each(auto const& io, auto const& f) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        for (std::size_t i = 0; i < io_t::input::size; ++i)
+            for (std::size_t lane = 0; lane < io.place.granule.count; ++lane) f(i * io_t::lanes + lane);
+    }
+};
+
 } // namespace
 
 TEST_SUITE("layer/gradient_check") {
@@ -166,6 +198,12 @@ TEST_SUITE("layer/gradient_check") {
         CHECK_FALSE(check_gradients<scaled<fault::adds_to_input_gradient>, in>().overwrites_input_gradient);
         CHECK_FALSE(check_gradients<scaled<fault::overwrites_parameter_gradient>, in>().adds_parameter_gradients);
         CHECK_FALSE(check_gradients<scaled<fault::reads_input>, in>().ok()); // it said that it does not
+    }
+
+    TEST_CASE_TEMPLATE("a layer sees a full granule, its buffers and what it keeps", Kernels, portable, one_sample) {
+        CHECK(check_gradients<scaled_by_what_it_keeps, input<2, 3>, Kernels>().ok());
+        CHECK_FALSE(check_gradients<doubled<scaled_by_what_it_keeps>, input<2, 3>, Kernels>().ok());
+        CHECK_FALSE(check_gradients<miscounted<scaled_by_what_it_keeps>, input<2, 3>, Kernels>().ok());
     }
 
     TEST_CASE("a report says in a line what is wrong") {

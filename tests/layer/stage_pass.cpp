@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace layer_stage_pass_test {
@@ -71,6 +72,19 @@ private:
     static void add_gradients(auto const& io) {
         for (std::size_t i = 0; i < io.x.size(); ++i) io.gradient(0)[channel(io, i)] += io.x[i] * io.dy[i];
     }
+};
+
+/// Exchanges a number each way, and leaves others where backward counts.
+struct sums_of_all : scaled_channels<true> {
+    static constexpr layer_description describe(shape in) noexcept {
+        auto d = scaled_channels<true>::describe(in);
+        d.forward = {2, {{0, 1}}};
+        d.backward = {2, {{1, 1}}};
+        return d;
+    }
+    static void forward_agree(auto const& io, int) { io.place.kept[1] = 3; }
+    static void backward_agree(auto const&, int) {}
+    static void evaluate(auto const& io) { forward(io); }
 };
 
 template<std::size_t C, std::size_t S = 1>
@@ -286,6 +300,26 @@ TEST_SUITE("layer/stage_pass") {
         auto const size_of = [](double truth) { return std::max(1.0, std::abs(truth)); };
         CHECK(test_support::most_apart(two.outputs, one.outputs, size_of) < 1e-11);
         CHECK(test_support::most_apart(two.gradients, one.gradients, size_of) < 1e-11);
+    }
+
+    TEST_CASE("a rank without samples adds zeros to what others exchange, whatever it has kept") {
+        using net = network<input<2, 3, 3>, conv3<3>, sums_of_all, curve, residual<sums_of_all>, flatten, linear<2>>;
+        using pass_type = host_pass<net, portable, double>;
+        static_assert(net::exchanges.count == 4);
+        auto const places = pass_type::plan(pass_type::lanes);
+        std::vector<double> arena(pass_type::elements(places), std::numeric_limits<double>::quiet_NaN()),
+            parameters(net::parameters, 0.5), gradients(net::parameters);
+        detail::model_numbers<double> const model{parameters.data(), gradients.data()};
+        pass_type const pass(places, arena.data(), model, {1, 1, 0, 0, 0, 0, 5});
+        std::vector<double> added;
+        auto const exchange = [&](std::size_t i) {
+            auto const& e = net::exchanges[i];
+            for (auto k = e.first; k < e.first + e.elements; ++k) added.push_back(std::exchange(pass.kept()[k], 7));
+        };
+        stage_pass const all(pass);
+        all.forward(nothing_beside{}, nothing_beside{}, exchange);
+        all.backward(nothing_beside{}, nothing_beside{}, exchange);
+        CHECK(added == std::vector<double>(4, 0.0));
     }
 
     TEST_CASE("a hundred residuals are one residual's code, and its rows a hundred times") {

@@ -36,10 +36,17 @@ with tempfile.TemporaryDirectory() as folder:
         expect(f'LeNet on 2 x 2 processes, in stages, by {schedule}', run,
                {'succeeds': run.code == 0, 'the same log as on threads': told == keys[0]})
     staged = logs[1].with_name('machines')
-    run = Run(2, lenet, *common, '--transport', 'mpi', '--stages', '2', '--ranks-per-machine', '1', '--log', staged)
-    told = re.findall(r'"(?:loss|test_accuracy|weights_hash)": [^,}]*', staged.read_text()) if staged.exists() else None
-    expect('LeNet in two stages, on two machines', run,
-           {'succeeds': run.code == 0, 'the same log as on threads': told == keys[0]})
+    for processes in (2, 4): # one replica, and as many as there are processes for
+        run = Run(processes, lenet, *common, '--transport', 'mpi', '--stages', '2', '--ranks-per-machine', '1', '--log', staged)
+        told = re.findall(r'"(?:loss|test_accuracy|weights_hash)": [^,}]*', staged.read_text()) if staged.exists() else None
+        expect(f'LeNet in two stages, on {processes} machines', run,
+               {'succeeds': run.code == 0, 'the same log as on threads': told == keys[0],
+                'all processes': f'{processes // 2} x 2 devices' in run.output})
+    for processes, wanted in ((1, 2), (3, 2), (5, 4)):
+        run = Run(processes, lenet, *common, '--transport', 'mpi', '--stages', '2', limit=60)
+        expect(f'LeNet in two stages, on {processes} processes', run,
+               {'exit code 4': run.code == 4, 'no epoch': 'test accuracy' not in run.output,
+                'says what to do': f'mpirun -n {wanted}' in run.output})
     run = Run(2, lenet, *common)
     expect('LeNet over threads, by mpirun', run,
            {'exit code 4': run.code == 4, 'says what to do': '--transport mpi' in run.output})

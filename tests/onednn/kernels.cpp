@@ -246,6 +246,21 @@ TEST_SUITE("onednn/kernels") {
         CHECK(to_lanes<2>(shapes.input, is.dx) == wanted.dx);
     }
 
+    TEST_CASE("sums over windows that overlap stay numbers, however many there are") {
+        one_layer<avg_pool2d<32, stride<1>>, extents<3, 66, 70>, 2> means;
+        std::fill(means.dy.begin(), means.dy.end(), 1.0f);
+        check(means);
+        one_layer<max_pool2d<24, stride<1>>, extents<17, 49, 47>, 1> maxima;
+        std::fill(maxima.dy.begin(), maxima.dy.end(), 1.0f);
+        check(maxima);
+        std::fill(maxima.x.begin(), maxima.x.end(), 0.0f);
+        for (std::size_t c = 0; c < 17; ++c) maxima.x[(c * 49 + 24) * 47 + 23] = 1;
+        check(maxima);
+        check<max_pool2d<3, stride<2>>, extents<5, 37, 67>, 2>();
+        check<max_pool2d<5, stride<3>>, extents<18, 35, 34>, 2>();
+        check<avg_pool2d<3, stride<1>>, extents<4, 17, 33>, 2>();
+    }
+
     TEST_CASE("what is about each value equals the naive kernels") {
         check<relu, extents<5, 7, 7>>();
         check<sigmoid, extents<100>, 3>();

@@ -10,6 +10,7 @@
 #include <trireme/onednn.hpp>
 #include <trireme/schedules.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <type_traits>
@@ -119,6 +120,26 @@ TEST_SUITE("onednn/trainer") {
         auto const r = by_onednn<f32>::trained<any_layout<by_onednn<f32>, net>>({{.batch = 37}, {.devices = 2}}, {},
                                                                                 {37, 37, 37, 23});
         CHECK(r.told.back() < r.told.front());
+    }
+
+    TEST_CASE("the loss takes outputs that no stack has room for") {
+        constexpr std::size_t side = 1100; // an output and its gradient are 9.7 MB, usual stacks 8 MiB
+        std::vector<float> const x(side * side, 0.5f), y(side * side, 0.25f);
+        samples_in_memory const some(x, make_shape(1, side, side), y, make_shape(1, side, side));
+        using net = network<input<1, side, side>, conv2d<1, kernel<3>, padding<1>>>;
+        auto const losses = [&]<class t>(trainer_word<t>) {
+            t made({.learning_rate = 0.1f, .batch = 1, .seed = 2});
+            auto const first = made.step(some).loss;
+            return std::vector{first, made.step(some).loss, made.evaluate(some).loss};
+        };
+        auto const wanted = losses(trainer_word<trainer<net, mean_squared_error, sgd, precision<f64>>>{});
+        auto const near_wanted = [&](std::vector<double> const& told) { // sums of so many floats round
+            for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(std::abs(told[i] - wanted[i]) < 0.02);
+        };
+        near_wanted(losses(trainer_word<trainer<net, mean_squared_error, sgd, kernels<onednn>>>{}));
+        if (has_bf16())
+            near_wanted(
+                losses(trainer_word<trainer<net, mean_squared_error, sgd, kernels<onednn>, precision<bf16>>>{}));
     }
 
     TEST_CASE("the plan's memory is what is allocated, to the byte") {

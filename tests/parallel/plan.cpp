@@ -5,6 +5,10 @@
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+
 namespace parallel_plan_test {
 using namespace trireme;
 using test_networks::any_layout;
@@ -75,6 +79,37 @@ void check_weights_held_once() {
                 check_plan<trainer_t>({{.batch = batch, .logical_shards = shards}, {.devices = devices}}, images);
 }
 
+/// A layer that adds numbers over all devices on the way there, and others on the way back: here zeros.
+struct agrees_both_ways {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.kept = 2 * in.size();
+        d.forward = {2, {{0, in.size()}}};
+        d.backward = {2, {{in.size(), in.size()}}};
+        return d;
+    }
+    static void forward_gather(auto const& io) { begin(io, io.place.kept); }
+    static void forward_agree(auto const&, int) {}
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i];
+    }
+    static void evaluate(auto const& io) { forward(io); }
+    static void backward_gather(auto const& io) { begin(io, io.place.kept + size<decltype(io)>); }
+    static void backward_agree(auto const&, int) {}
+    static void backward_input(auto const& io) {
+        for (std::size_t i = 0; i < io.dy.size(); ++i) io.dx[i] = io.dy[i];
+    }
+
+private:
+    template<class Io>
+    static constexpr std::size_t size = std::remove_cvref_t<Io>::input::size;
+    template<class Io>
+    static void begin(Io const& io, auto* sums) {
+        if (io.place.granule.first == 0) std::fill_n(sums, size<Io>, 0);
+    }
+};
+
 } // namespace
 
 TEST_SUITE("parallel/plan") {
@@ -109,6 +144,22 @@ TEST_SUITE("parallel/plan") {
             check_plan<trainer_t>({{.batch = 64}, {.devices = devices, .strategy = ring{}}}, images);
             check_plan<trainer_t>({{.batch = 64, .logical_shards = 8}, {.devices = devices}}, images);
         }
+    }
+
+    TEST_CASE("the same for sums of layers, of which those below all parameters take none on the way back") {
+        auto const check = []<class Network>(Network) {
+            using trainer_t =
+                trainer<Network, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>, reduce_by<chosen_at_run_time>>;
+            for (int const devices : {1, 2, 3})
+                check_plan<trainer_t>({{.batch = 37}, {.devices = devices, .strategy = ring{}}}, made_up(37));
+            return trainer_t::plan(37, trainer_t::layout_of({.batch = 37}, {.devices = 3})).wire(0).messages;
+        };
+        using below = network<input<1, 28, 28>, agrees_both_ways, flatten, linear<10>>;
+        using behind = network<input<1, 28, 28>, flatten, linear<10>, agrees_both_ways>;
+        auto const gradients = check(test_networks::softmax_regression{}), sum = gradients; // direct exchange, too
+        CHECK(check(below{}) == gradients + sum);
+        CHECK(check(behind{}) == gradients + 2 * sum);
+        check(test_networks::every_sum{});
     }
 
     TEST_CASE("as many devices, shards and samples are taken as are promised, and not one more") {

@@ -92,6 +92,53 @@ TEST_SUITE("parallel/price") {
         CHECK(near.seconds > cheap.seconds);
     }
 
+    TEST_CASE("the replica with the most micro-batches is priced, and has the bubble: the last") {
+        using repeats = trainer<dense, cross_entropy, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
+                                reproducible<fixed_tree, dynamic>>;
+        auto const of = [](int replicas, int stages, std::size_t shards) {
+            repeats::options const o{.batch = 10 * shards, .logical_shards = shards};
+            return repeats::plan(o.batch, repeats::layout_of(o, {.devices = replicas, .stages = stages}));
+        };
+        for (std::size_t const shards : {4u, 5u, 7u, 8u}) {
+            CAPTURE(shards);
+            auto const most = (shards + 1) / 2; // 10 samples each
+            CHECK(seconds_of(of(2, 1, shards), free_links, 1e9).computing ==
+                  doctest::Approx(static_cast<double>(dense::training_flops * 10 * most) / 1e9));
+            auto const both = of(2, 2, shards), one = of(1, 2, most);
+            CHECK(seconds_of(both, free_links, 1e9).seconds ==
+                  doctest::Approx(seconds_of(one, free_links, 1e9).seconds));
+            CHECK(both.bubble() == doctest::Approx(one.bubble()));
+            CHECK(both.bubble(both.equal_stages) == doctest::Approx(one.bubble(one.equal_stages)));
+        }
+    }
+
+    TEST_CASE("all blocks of a fixed tree are read, and added") {
+        machine const m{{{0, 1e-9, 1e-10, 0}}};
+        auto const adding = [&](std::size_t shards) {
+            using repeats =
+                trainer<dense, cross_entropy, sgd, on<mesh<host, dp<2>>>, reproducible<fixed_tree, dynamic>>;
+            repeats::options const o{.batch = 64, .logical_shards = shards};
+            return seconds_of(repeats::plan(o.batch, repeats::layout_of(o)), m, 1e9).adding;
+        };
+        // 6 shards: the first device is left with blocks of 2 and 1, the second with those of 1 and 2, as one chunk
+        // each
+        auto const chunk =
+            static_cast<double>(trained::plan(64, trained::layout_of({})).arena_elements / 2 * sizeof(float));
+        CHECK(adding(6) - adding(4) == doctest::Approx(1.1e-9 * chunk));
+        CHECK(adding(2) == adding(4)); // one block of each
+    }
+
+    TEST_CASE("sums of layers over the replicas cost what their links do, and the rest waits for them") {
+        using norms = network<input<1, 4, 4>, batch_norm<synchronised>, conv2d<8, kernel<3>>, batch_norm<synchronised>,
+                              relu, flatten, linear<10>>;
+        using t = trainer<norms, cross_entropy, sgd, on<mesh<host, dp<4>>>>;
+        machine const late{{{1, 0, 0, 0}}};
+        auto const p = seconds_of(t::plan(batch{64}), late, 1e12);
+        // the first row has parameters, too: all sums, each in two steps, as the gradients
+        CHECK(p.adding == doctest::Approx(2));
+        CHECK(p.waiting() == doctest::Approx(2.0 * static_cast<double>(norms::exchanges.count)));
+    }
+
     TEST_CASE("clipping makes roles meet before they update") {
         using clipped = trainer<dense, cross_entropy, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, clip_norm>;
         auto const layout = clipped::layout_of({.batch = 64}, {.stages = 2, .micro_batches = 4});

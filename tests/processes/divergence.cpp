@@ -3,6 +3,7 @@
 
 // A loss that is not finite is thrown in all processes, at one step.
 
+#include <trireme/checkpoints.hpp>
 #include <trireme/processes.hpp>
 
 #include <doctest/doctest.h>
@@ -10,8 +11,14 @@
 #include <support/diverging.hpp>
 #include <support/in_ranks.hpp>
 
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <limits>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace processes_divergence_test {
 using namespace trireme;
@@ -37,6 +44,31 @@ TEST_SUITE("processes/divergence") {
                     if (!std::isfinite(t.step(good).loss)) throw std::runtime_error("it does not go on");
                 });
         }
+    }
+
+    TEST_CASE("each process has the reason itself where it takes the trainer away in all of them") {
+        watchdog const guard("a loss that is not finite takes trainers away");
+        using pair = any_trainer<transport<shared_windows>>;
+        std::vector<processes::meeting_place> places; // one for each trainer: who leaves first changes
+        for (int i = 0; i < 100; ++i) places.push_back(processes::meeting_place::create(2));
+        table const bad(24, 23, std::numeric_limits<float>::quiet_NaN());
+        forked_ranks all(2, [&](int rank) {
+            for (std::size_t i = 0; i < places.size(); ++i) {
+                bool const steps = i % 2 == 0; // the others read weights
+                std::string said;
+                try {
+                    pair t({.learning_rate = 0.01f, .batch = 24},
+                           {.devices = 2, .deadline = std::chrono::seconds(60), .processes = seat{places[i], rank}});
+                    if (steps) t.step(bad);
+                    load_weights(t, "/no/such/file");
+                } catch (std::exception const& e) {
+                    said = e.what();
+                }
+                CAPTURE(said);
+                CHECK(said.find(steps ? "the loss of training step 1 is nan" : "No such file") != said.npos);
+            }
+        });
+        all_end_well(all, std::chrono::seconds(100));
     }
 
     TEST_CASE("an epoch ends in all of them where gradients travel in parts; a gradient alone ends none") {

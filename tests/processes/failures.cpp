@@ -450,12 +450,31 @@ TEST_SUITE("processes/failures") {
                 CAPTURE(o[static_cast<std::size_t>(r)].said);
                 CHECK(o[static_cast<std::size_t>(r)].code == 3);
                 if (outside)
-                    CHECK(has(o[static_cast<std::size_t>(r)].said, "rank 1 was taken out of its group"));
+                    CHECK(has(o[static_cast<std::size_t>(r)].said,
+                              "device 1: an exception outside of its group took it away"));
                 else
                     CHECK(o[static_cast<std::size_t>(r)].said == "device 1: the oar is broken");
             }
             CHECK(has(o[1].said, outside ? "the hull is broken" : "the oar is broken"));
         }
+    }
+
+    TEST_CASE("a rank that dies is missed by those that an exception takes out of the group") {
+        watchdog const guard("death beside an exception");
+        auto const place = meeting_place::create(3);
+        forked_ranks all(3, [&](int rank) {
+            processes::group g(place, rank, 60s);
+            if (rank == 2) {
+                for (int const r : {0, 1})
+                    comes_true([&] { return place.table().slot(r).present == processes::presence::leaving; });
+                raise(SIGKILL);
+            }
+            throw std::logic_error("the hull is broken");
+        });
+        auto const& o = all.wait(10s);
+        for (int const r : {0, 1}) CHECK(o[static_cast<std::size_t>(r)].said == "the hull is broken");
+        CHECK(has(place.table().why.text.get(), "rank 2 (process "));
+        CHECK(has(place.table().why.text.get(), "died"));
     }
 
     TEST_CASE(

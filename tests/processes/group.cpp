@@ -446,7 +446,7 @@ TEST_SUITE("processes/group") {
                 if (way == how::throws || way == how::sums) CHECK(e.said == "device 11: the oar is broken");
                 if (way == how::reads) CHECK(has(e.said, "device 11: arena 7 of rank 10 is not there yet"));
             }
-            if (way == how::leaves) CHECK(has(o[0].said, "device 11: rank 11 was taken out of its group"));
+            if (way == how::leaves) CHECK(has(o[0].said, "device 11: an exception outside of its group took it away"));
         }
         auto const place = meeting_place::create(2);
         auto const said =

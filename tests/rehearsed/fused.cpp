@@ -79,9 +79,74 @@ void as_on_the_host() {
     }
 }
 
+/// A function of a layer of one's own, which kernels of an accelerator compute.
+struct doubled {
+    struct value {
+        double const* x;
+        double* y;
+        void operator()(std::size_t i) const { y[i] = x[i] > 0 ? 2 * x[i] : 0; }
+    };
+    struct slope {
+        double const *y, *dy;
+        double* dx;
+        void operator()(std::size_t i) const { dx[i] = y[i] > 0 ? 2 * dy[i] : 0; }
+    };
+    static void forward(auto const& io) {
+        io.policy.each(io.x.size() * io.policy.samples(), value{io.x.data, io.y.data});
+    }
+    static void backward_input(auto const& io) {
+        io.policy.each(io.x.size() * io.policy.samples(), slope{io.y.data, io.dy.data, io.dx.data});
+    }
+};
+struct derived : relu { // with all other members of relu
+    static void forward(auto const& io) { doubled::forward(io); }
+    static void backward_input(auto const& io) { doubled::backward_input(io); }
+};
+struct by_itself : doubled {
+    static constexpr layer_description describe(shape in) { return relu::describe(in); }
+};
+struct derived_linear : linear<8> { // its values, twice
+    struct twice {
+        double* y;
+        void operator()(std::size_t i) const { y[i] *= 2; }
+    };
+    static void forward(auto const& io) {
+        linear<8>::forward(io);
+        io.policy.each(io.y.size() * io.policy.samples(), twice{io.y.data});
+    }
+};
+struct linear_by_itself : derived_linear {
+    static constexpr layer_description describe(shape in) {
+        auto d = linear<8>::describe(in);
+        d.execution.applies = false;
+        return d;
+    }
+};
+template<class Layer>
+using before_a_function = trainer<network<input<1, 28, 28>, avg_pool2d<7>, flatten, Layer, sigmoid, linear<10>>,
+                                  cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, precision<f64>>;
+template<class Layer>
+using with = network<input<1, 28, 28>, avg_pool2d<7>, conv3<3>, Layer, residual<conv3<3>, Layer>, flatten, linear<10>>;
+template<class Layer>
+using training_with = trainer<with<Layer>, cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, precision<f64>>;
+
 } // namespace
 
 TEST_SUITE("rehearsed/fused") {
+    TEST_CASE("a layer that derives from one with a function is computed by its own functions") {
+        on_stage const as_usual;
+        auto const own = trained<training_with<by_itself>>();
+        CHECK(trained<training_with<derived>>() == own);
+        CHECK(trained<training_with<relu>>() != own);
+    }
+
+    TEST_CASE("a layer that derives from one which applies functions leaves them alone") {
+        on_stage const as_usual;
+        auto const own = trained<before_a_function<linear_by_itself>>();
+        CHECK(trained<before_a_function<derived_linear>>() == own);
+        CHECK(trained<before_a_function<linear<8>>>() != own);
+    }
+
     TEST_CASE("losses, parameters and statistics are the host's, of shards and of the whole batch") {
         as_on_the_host<batch_norm<per_shard>>();
         as_on_the_host<batch_norm<synchronised>>();

@@ -22,6 +22,33 @@ using block = residual<sequential<conv2d<4, kernel<1>>, shard_norm, relu, conv2d
 using small_blocks = network<input<1, 28, 28>, avg_pool2d<4>, conv2d<3, kernel<1>>, relu, repeat<4, block>, sigmoid,
                              sequential<max_pool2d<2>, flatten, dropout<percent<20>>, linear<6>, relu>, linear<10>>;
 
+struct copied {
+    float const* from;
+    float* to;
+    void operator()(std::size_t i) const { to[i] = from[i]; }
+};
+struct one_more {
+    float* number;
+    void operator()(std::size_t) const { *number += 1; }
+};
+/// y = x; the running mean of 1, without an agreement.
+struct counting {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.buffer_count = 1;
+        d.buffers[0] = {.name = "seen", .shape = make_shape(1), .init = initial::zeros};
+        return d;
+    }
+    static void forward(auto const& io) {
+        if (io.place.statistics != nullptr) io.policy.each(1, one_more{io.place.statistics});
+        io.policy.each(io.x.size() * io.policy.samples(), copied{io.x.data, io.y.data});
+    }
+    static void backward_input(auto const& io) {
+        io.policy.each(io.x.size() * io.policy.samples(), copied{io.dy.data, io.dx.data});
+    }
+};
+
 } // namespace
 
 TEST_SUITE("rehearsed/recompute") {
@@ -43,6 +70,19 @@ TEST_SUITE("rehearsed/recompute") {
             on_stage const how(when, 3);
             has_the_bits_of_none<rehearsal, net, recompute<some>>({gpipe{}}, {1}, {1}, as_planned);
         }
+    }
+
+    TEST_CASE("statistics that a layer adds as it goes forward are added once") {
+        using block = sequential<counting, relu, linear<8>, relu>;
+        using net = network<input<1, 28, 28>, flatten, linear<8>, block, linear<10>>;
+        auto const seen = []<class... P>(pack<P...>) {
+            on_stage const as_usual;
+            trainer<net, cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, P...> t{{.batch = 8}};
+            t.step(test_networks::made_up(8));
+            return t.gather_buffers().front();
+        };
+        CHECK(seen(pack<>{}) == doctest::Approx(statistics_momentum));
+        CHECK(seen(pack<recompute<block>>{}) == doctest::Approx(statistics_momentum));
     }
 
     TEST_CASE("numbers that devices add in the middle of a step they add once") {

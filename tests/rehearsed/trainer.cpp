@@ -30,7 +30,57 @@ template<class Device, class Network = tiny, class Optimizer = sgd, class... Pol
 using any =
     test_networks::any_replicas<Device, Network, cross_entropy, Optimizer, reduce_by<chosen_at_run_time>, Policies...>;
 
+namespace {
+
+struct copied {
+    float const* from;
+    float* to;
+    void operator()(std::size_t i) const { to[i] = from[i]; }
+};
+struct zeroed {
+    float* numbers;
+    void operator()(std::size_t i) const { numbers[i] = 0; }
+};
+/// A layer that adds numbers over all devices on the way there, and others on the way back: here zeros.
+struct agrees_both_ways {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.kept = 2 * in.size();
+        d.forward = {2, {{0, in.size()}}};
+        d.backward = {2, {{in.size(), in.size()}}};
+        return d;
+    }
+    static void forward_gather(auto const& io) { io.policy.each(2 * io.x.size(), zeroed{io.place.kept}); }
+    static void forward_agree(auto const&, int) {}
+    static void forward(auto const& io) {
+        io.policy.each(io.x.size() * io.policy.samples(), copied{io.x.data, io.y.data});
+    }
+    static void evaluate(auto const& io) { forward(io); }
+    static void backward_gather(auto const&) {}
+    static void backward_agree(auto const&, int) {}
+    static void backward_input(auto const& io) {
+        io.policy.each(io.x.size() * io.policy.samples(), copied{io.dy.data, io.dx.data});
+    }
+};
+
+} // namespace
+
 TEST_SUITE("rehearsed/trainer") {
+    TEST_CASE("sums of layers are counted as they are planned: below all parameters none on the way back") {
+        auto const check = []<class Network>(Network) {
+            on_stage const as_usual;
+            trainer<Network, cross_entropy, sgd, on<mesh<rehearsal, dp<2>>>> t{{.batch = 6}, {.share_devices = true}};
+            t.step(made_up(6));
+            for (int rank = 0; rank < 2; ++rank) {
+                CHECK(t.wire(rank).bytes == t.plan().wire(rank).bytes);
+                CHECK(t.wire(rank).messages == t.plan().wire(rank).messages);
+            }
+        };
+        check(network<input<1, 28, 28>, agrees_both_ways, flatten, linear<10>>{});
+        check(network<input<1, 28, 28>, flatten, linear<10>, agrees_both_ways>{});
+    }
+
     TEST_CASE("updates are counted where the weights are: a step that was captured once goes on counting") {
         auto const make = []<class Optimizer>(Optimizer, bool eager) {
             using t = trainer<test_networks::small, cross_entropy, Optimizer, on<mesh<rehearsal, dp<2>>>>;

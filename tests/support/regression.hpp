@@ -80,6 +80,13 @@ struct made_up_table {
     operator sample_set() const { return samples(); }
 };
 
+/// Samples likewise, whose targets are between 0 and 1, as losses of logits take them.
+struct made_up_shares : made_up_table<float> {
+    explicit made_up_shares(std::size_t n, std::uint64_t seed = 1) : made_up_table<float>(n, seed) {
+        for (auto& target : targets) target = (target + 1) / 3;
+    }
+};
+
 /// Layers that are cut at any place, with statistics and random numbers.
 using curve = network<input<6>, linear<16>, batch_norm<per_shard>, relu, linear<12>, hyperbolic_tangent,
                       dropout<percent<10>>, linear<8>, sigmoid, linear<3>>;
@@ -100,11 +107,11 @@ std::vector<double> train(Trainer& t) {
 }
 
 /// Losses of steps of 40 samples, of more and of fewer, and of tests on them, and all parameters after them.
-template<class Trainer>
+template<class Table = made_up_table<float>, class Trainer>
 std::vector<double> steps_of_any_size(Trainer& t) {
     std::vector<double> told;
     for (std::size_t const n : {40u, 40u, 90u, 11u}) {
-        made_up_table<float> const samples(n, n);
+        Table const samples(n, n);
         told.push_back(t.step(samples).loss);
         told.push_back(t.evaluate(samples).loss);
     }

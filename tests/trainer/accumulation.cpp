@@ -54,6 +54,14 @@ TEST_SUITE("trainer/accumulation") {
                              "micro-batches; take 9",
                              usage_error);
         CHECK_NOTHROW(t::check({}, {.devices = 1, .stages = 2, .micro_batches = 9}));
+        using repeats = trainer<small, cross_entropy, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, accumulate<3>,
+                                reproducible<fixed_tree, dynamic>>;
+        for (std::size_t const shards : {7u, 8u, 10u}) // replicas have 3 and 4, 4 each, or 5 each
+            CHECK_THROWS_WITH_AS(repeats::check({.batch = 32, .logical_shards = shards}, {.devices = 2, .stages = 2}),
+                                 doctest::Contains("with accumulate<3>: the schedule runs 3 times, each over as many "
+                                                   "micro-batches; set logical_shards to 12"),
+                                 usage_error);
+        CHECK_NOTHROW(repeats::check({.batch = 32, .logical_shards = 12}, {.devices = 2, .stages = 2}));
         using norms = trainer<with_norms, cross_entropy, sgd, accumulate<8>>;
         using one_value =
             trainer<network<input<4>, linear<3>, batch_norm<per_shard>, linear<2>>, cross_entropy, sgd, accumulate<8>>;

@@ -4,6 +4,8 @@
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 
+#include <trireme/schedules.hpp>
+
 #include <cfenv>
 #include <chrono>
 #include <cmath>
@@ -62,8 +64,26 @@ TEST_SUITE("trainer/bad_input") {
         CHECK(says(refusal([] { t({}, {.deadline = std::chrono::seconds(0)}); }), {"deadline = 0"}));
         CHECK(says(refusal([] { t({.batch = static_cast<std::size_t>(-1)}); }), {"at most 4294967295", "negative"}));
         CHECK(says(refusal([] { (void)t::plan(8, t::layout_of({}, {.devices = 0})); }), {"at least one device"}));
+        CHECK(says(refusal([] { (void)t::plan(8, {.replicas = -1, .stages = -1}); }), {"devices = -1"}));
         using with_momentum = any_layout<softmax_regression, sgd_momentum>;
         CHECK(says(refusal([] { with_momentum({.momentum = 1.0f}); }), {"momentum = 1", "below 1"}));
+    }
+
+    TEST_CASE("a plan is refused where its trainer is for want of stages, in the same words") {
+        using staged = any_stages<host, network<input<16>, linear<16>, linear<16>, linear<10>>, cross_entropy, sgd>;
+        auto const plan_of = [](int stages, schedule_choice const& schedule) {
+            staged::options const o{.batch = 64};
+            staged::run_options const r{.stages = stages, .micro_batches = 8, .schedule = schedule};
+            auto const said = refusal([&] { (void)staged::plan(64, staged::layout_of(o, r)); });
+            CHECK(said == refusal([&] { staged::check(o, r); }));
+            return said;
+        };
+        CHECK(plan_of(3, one_f_one_b{}) == "");
+        CHECK(says(plan_of(0, one_f_one_b{}), {"stages = 0", "at least one stage"}));
+        for (int const stages : {4, 8, max_roles})
+            CHECK(says(plan_of(stages, one_f_one_b{}), {"stages = ", "at 2 places, into at most 3 stages"}));
+        CHECK(says(plan_of(2, interleaved<2>{}), {"stages = 2, each in 2 by the schedule interleaved", "at most 3"}));
+        CHECK(says(plan_of(max_roles + 1, one_f_one_b{}), {"stages = 65", "at most 64"}));
     }
 
     TEST_CASE("reproducible is refused where the floating-point environment cannot be set right") {

@@ -8,8 +8,10 @@
 #include <doctest/doctest.h>
 #include <support/diverging.hpp>
 
+#include <cmath>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -48,6 +50,26 @@ TEST_SUITE("trainer/divergence") {
                 shows_in_the_next_loss<any_trainer_with<pitfalls>>(devices, stages, shards, zero_bubble_v{});
                 shows_in_the_next_loss<any_trainer_with<pitfalls, clip_norm>>(devices, stages, shards, zero_bubble_v{});
             }
+    }
+
+    TEST_CASE("gradients that are infinite as soon as they are added are no loss that is lost") {
+        using line = network<input<1>, linear<1>>;
+        using any = trainer<line, mean_squared_error, sgd, on<mesh<host, dp<dynamic>>>>;
+        using fixed = trainer<line, mean_squared_error, sgd, on<mesh<host, dp<dynamic>>>, reproducible<fixed_tree, 4>>;
+        std::vector<float> const inputs(4, 1.2e20f), targets{-5e18f, -5e18f, 5e18f, 5e18f};
+        samples_in_memory const all{inputs, make_shape(1), targets, make_shape(1)};
+        auto const steps = [&]<class Trainer>(std::type_identity<Trainer>) {
+            for (int const devices : {1, 2, 4}) {
+                CAPTURE(devices);
+                Trainer t({.learning_rate = 1e-30f, .batch = 4}, {.devices = devices});
+                t.load_parameters(std::vector<float>{0, 0});
+                CHECK(std::isfinite(t.step(all).loss));
+                CHECK(!std::isfinite(t.gather_parameters()[0]));
+                CHECK(divergence_of([&] { t.step(all); }) == intact);
+            }
+        };
+        steps(std::type_identity<any>{});
+        steps(std::type_identity<fixed>{});
     }
 
     TEST_CASE("a stage without parameters counts no update that the others have not made") {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -108,6 +109,18 @@ TEST_SUITE("trainer/few_tokens") {
         CHECK(training<3, same, on<mesh<host, pp<2>>>, pipeline<gpipe, 4>>(32, 36) == training<3, same>(32, 36));
         CHECK(training<1, same, on<mesh<host, pp<2>>>, pipeline<gpipe, 4>>(32, 36) == training<1, same>(32, 36));
         close(training<3, on<mesh<host, pp<2>>>, pipeline<zero_bubble_h1, 2>>(50), training<3, accumulate<2>>(50));
+    }
+    TEST_CASE("a row whose outputs fill one register has the same bits alone and among others") {
+        using same = reproducible<fixed_tree, 4>;
+        auto const check = []<class Last, class... Policies>(std::type_identity<Last>, Policies...) {
+            using ends = network<input<1>, embedding<vocabulary, 64>, relu, Last>;
+            auto const bits = training_of<ends, same, Policies...>(20, 37);
+            CHECK(training_of<ends, same, on<mesh<host, dp<2>>>, Policies...>(20, 37) == bits);
+            CHECK(training_of<ends, same, on<mesh<host, pp<2>>>, Policies...>(20, 37) == bits);
+        };
+        check(std::type_identity<linear<8>>{});
+        check(std::type_identity<linear<16>>{});
+        check(std::type_identity<linear<5>>{}, precision<f64>{});
     }
     TEST_CASE("layers of one's own, and such that add to the loss, see one sample after the other") {
         using own = network<input<3>, embedding<vocabulary, width>, activity_penalty<percent<40>>, doubled, relu,

@@ -213,6 +213,7 @@ TEST_SUITE("trainer/report") {
 
     TEST_CASE("a loss that has diverged prints, however large") {
         epoch_report e;
+        e.epoch = 1;
         for (double const loss : {1e250, -1e250, static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
             e.loss = loss;
             e.samples_per_second = 1e300;

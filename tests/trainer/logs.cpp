@@ -25,6 +25,7 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace trainer_logs_test {
@@ -244,6 +245,72 @@ TEST_SUITE("trainer/logs") {
         CHECK(files::text_of(path).find(once) == 0);
     }
 
+    TEST_CASE("a file that another log writes is refused at the first record, and keeps its own") {
+        files::folder const folder;
+        auto const path = folder.path("log");
+        std::string const names = "epoch,batch,batches,loss,samples,seconds\n";
+        {
+            csv_log epochs(path), steps(path, {.steps = true});
+            json_lines_log lines(path, {.steps = true, .append = true});
+            steps(step(1, 1));
+            files::expect_data_error([&] { epochs(epoch(1, 1)); }, path, 0, "another log writes this file");
+            files::expect_data_error([&] { lines(step(1, 1)); }, path, 0, "pass a path of its own");
+            auto copy = steps; // of the log that writes
+            copy(step(2, 2));
+        }
+        CHECK(files::text_of(path) == names + "1,1,3,1,10,0.5\n1,2,3,2,20,1\n");
+        csv_log first(path, {.steps = true, .append = true}), second(path, {.steps = true, .append = true});
+        first(step(1, 3)); // whole records of both, in turn
+        second(step(1, 4));
+        first(step(1, 5));
+        CHECK(files::text_of(path) ==
+              names + "1,1,3,1,10,0.5\n1,2,3,2,20,1\n1,1,3,3,10,0.5\n1,1,3,4,10,0.5\n1,1,3,5,10,0.5\n");
+        files::expect_data_error([&] { csv_log(path, {.steps = true})(step(1, 1)); }, path, 0, "another log");
+    }
+
+    TEST_CASE("a log whose process was forked meanwhile gives its file to the next one") {
+        files::folder const folder;
+        auto const path = folder.path("log");
+        int held[2];
+        REQUIRE(::pipe(held) == 0);
+        ::pid_t child = 0;
+        {
+            json_lines_log log(path);
+            log(epoch(1, 1));
+            child = ::fork();
+            if (child == 0) { // has the file open until the test is over
+                char end;
+                ::close(held[1]);
+                ::_exit(::read(held[0], &end, 1) == 0 ? 0 : 1);
+            }
+        }
+        json_lines_log next(path);
+        CHECK_NOTHROW(next(epoch(2, 2)));
+        ::close(held[0]), ::close(held[1]);
+        REQUIRE(child > 0);
+        CHECK(::waitpid(child, nullptr, 0) == child);
+    }
+
+    TEST_CASE("a log goes on behind whole lines, and a table behind rows of its own columns") {
+        files::folder const folder;
+        auto const path = folder.path("log");
+        csv_log epochs(path, {.append = true}), steps(path, {.steps = true, .append = true}); // there is nothing yet
+        epochs(epoch(1, 1));
+        auto const once = files::text_of(path);
+        for (int again = 0; again < 2; ++again)
+            files::expect_data_error([&] { steps(step(1, 1)); }, path, 0, "does not begin with the line epoch,batch,");
+        CHECK(files::text_of(path) == once);
+        files::expect_data_error([&] { csv_log(path, {.steps = true, .append = true}); }, path, 0, "pass another path");
+        csv_log(path, {.append = true})(epoch(2, 2));
+        CHECK(files::text_of(path).find(once + "2,2,") == 0);
+        auto const cut = folder.write("cut", {'{', '}', '\n', '{', '"'});
+        for (auto const& make : {+[](std::string const& at) { json_lines_log(at, {.append = true}); },
+                                 +[](std::string const& at) { csv_log(at, {.append = true}); }})
+            files::expect_data_error([&] { make(cut); }, cut, 5, "ends in the midst of a line");
+        json_lines_log{cut}(epoch(1, 1)); // replaces it
+        CHECK(split(files::text_of(cut), '\n').size() == 1);
+    }
+
     TEST_CASE("what cannot be written is refused before the training, with the remedy") {
         files::folder const folder;
         auto const nowhere = folder.path("no/such/folder/log");
@@ -407,6 +474,7 @@ TEST_SUITE("trainer/logs") {
         REQUIRE(rows.size() == 3);
         CHECK(number(split(rows[2], ',')[1]) == report.loss);
         CHECK(number(split(rows[2], ',')[3]) == report.test.accuracy);
+        CHECK(to_string(t.train({images, images}, {.epochs = 0})) == "no epoch was trained");
     }
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <trireme/checkpoints.hpp>
+#include <trireme/parallel/price.hpp>
+#include <trireme/schedules.hpp>
 #include <trireme/weights.hpp>
 
 #include <doctest/doctest.h>
@@ -153,6 +155,30 @@ TEST_SUITE("trainer/model") {
         // no layer needs a whole shard any more
         constexpr auto of_norms = model<every_layer>::plan(batch{256}), small = model<every_layer>::plan(batch{16});
         static_assert(of_norms.bytes_per_device() == small.bytes_per_device());
+    }
+
+    TEST_CASE("a prediction has the times, the bubble and the price of the way there alone") {
+        using net = network<input<16>, repeat<7, linear<16>>, linear<16>>;
+        using training = trainer<net, mean_squared_error, sgd, on<mesh<host, dp<2>>>>;
+        constexpr machine slow{{{1, 1e-9, 0, 0}}};
+        constexpr auto two = model<net, on<mesh<host, dp<2>>>>::plan(batch{64});
+        static_assert(two.flops(0).total() == net::forward_flops && two.imbalance() == 1);
+        auto const priced = seconds_of(two, slow, 1e9);
+        CHECK(priced.seconds == doctest::Approx(static_cast<double>(net::forward_flops) * 32 / 1e9));
+        CHECK((priced.computing == priced.seconds && priced.adding == 0));
+        CHECK(seconds_of(training::plan(batch{64}), slow, 1e9).adding > 1);
+
+        using staged = model<net, on<mesh<host, dp<1>, pp<2>>>, pipeline<one_f_one_b, 4>>;
+        constexpr auto plan = staged::plan(batch{64});
+        static_assert(plan.bubble() > 0.199 && plan.bubble() < 0.201); // 1 of 5
+        static_assert(plan.bubble(plan.equal_stages) > 0.199 && plan.bubble(plan.equal_stages) < 0.201);
+        CHECK(seconds_of(plan, machine{}, 1e9).computing == doctest::Approx(priced.seconds));
+        CHECK(seconds_of(plan, machine{}, 1e9).waiting() == doctest::Approx(priced.seconds / 4));
+        CHECK(seconds_of(plan, machine{{{1, 0, 0, 0}}}, 1e9).waiting() == doctest::Approx(1 + priced.seconds / 4));
+        // in a V the last stage is the first device's, which takes no second micro-batch before it has done that
+        using in_a_v = model<net, on<mesh<host, dp<1>, pp<2>>>, pipeline<zero_bubble_v, 4>>;
+        CHECK(in_a_v::plan(batch{64}).bubble() == doctest::Approx(0.5));
+        CHECK(seconds_of(in_a_v::plan(batch{64}), machine{}, 1e9).computing == doctest::Approx(priced.seconds));
     }
 
     TEST_CASE("memory is what the plan says") {

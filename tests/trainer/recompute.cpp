@@ -29,6 +29,26 @@ ranges stretches_of(recomputed_rows rows) {
     return all;
 }
 
+/// y = x; the running mean of 1, which each granule adds its share to in `forward`, without an agreement.
+struct counting {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.buffer_count = 1;
+        d.buffers[0] = {.name = "seen", .shape = make_shape(1), .init = initial::zeros};
+        return d;
+    }
+    static void forward(auto const& io) {
+        auto const& at = io.place.granule;
+        if (io.place.statistics != nullptr)
+            io.place.statistics[0] += static_cast<float>(at.count) / static_cast<float>(at.batch);
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i];
+    }
+    static void backward_input(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.dx[i] = io.dy[i];
+    }
+};
+
 // What is computed again is a value: the options, and the machine code that they are a key of, are the same.
 using usual = trainer<blocks, cross_entropy, sgd>;
 static_assert(std::is_same_v<trainer<blocks, cross_entropy, sgd, recompute<all>>::options, usual::options>);
@@ -82,6 +102,23 @@ TEST_SUITE("trainer/recompute") {
             for (int rank = 0; rank < devices; ++rank) CHECK(again.wire(rank).bytes == kept.wire(rank).bytes);
             CHECK(again.plan().memory().activations < kept.plan().memory().activations);
         }
+    }
+
+    TEST_CASE("statistics that a layer adds as it goes forward are added once") {
+        using block = sequential<counting, gelu, linear<8>, gelu>;
+        using net = network<input<1, 28, 28>, flatten, linear<8>, block, linear<10>>;
+        auto const seen = []<class... P>(pack<P...>) {
+            trainer<net, cross_entropy, sgd, P...> t{{.batch = 24}};
+            t.step(made_up(24));
+            return t.gather_buffers().front();
+        };
+        using stages = on<mesh<host, dp<1>, pp<2>>>;
+        auto const once = doctest::Approx(statistics_momentum);
+        CHECK(seen(pack<>{}) == once);
+        CHECK(seen(pack<recompute<block>>{}) == once);
+        CHECK(seen(pack<recompute<all>, accumulate<2>, on<mesh<host, dp<2>>>>{}) == once);
+        CHECK(seen(pack<recompute<all>, stages, pipeline<one_f_one_b, 4>>{}) == once);
+        CHECK(seen(pack<recompute<all>, stages, pipeline<zero_bubble_h1, 4>>{}) == once);
     }
 
     TEST_CASE("stretches begin and end where a network can be cut, and a repeat is one after the other") {

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
@@ -283,8 +284,34 @@ TEST_SUITE("trainer/samples") {
         no_number[7] = std::numeric_limits<double>::quiet_NaN();
         CHECK(says(refusal([&] { t.step(careless{&table, rows_of(no_number.data(), make_shape(1))}); }),
                    {"sample 7 is nan"}));
+        std::vector<float> between(8, 1.0f);
+        between[5] = 1.5f;
+        CHECK(says(refusal([&] { t.step(careless{&table, rows_of(between.data(), make_shape(1))}); }),
+                   {"the label of sample 5 is 1.5,", "whole numbers in [0, 3):"}));
         std::vector<std::uint8_t> const good(8, 2);
         CHECK(t.step(careless{&table, rows_of(good.data(), make_shape(1))}).samples == 8);
+    }
+
+    TEST_CASE("a target of logits is 0, 1 or a probability") {
+        using net = network<input<6>, linear<3>>;
+        any<net, binary_cross_entropy> t({.batch = 8}, {.devices = 2});
+        std::vector<float> const inputs(6 * 8, 0.5f);
+        std::vector<float> targets(3 * 8, 1.0f);
+        auto const samples = [&] { return samples_in_memory(inputs, make_shape(6), targets, make_shape(3)); };
+        targets[1] = 0, targets[2] = 0.25f;
+        CHECK(std::isfinite(t.step(samples()).loss));
+        for (float const wrong : {-1.0f, 1.5f, 255.0f, std::numeric_limits<float>::quiet_NaN()}) {
+            targets[3 * 6 + 2] = wrong;
+            std::string const text = "target 2 of sample 6 is " + number_text(static_cast<double>(wrong)) + ",";
+            std::initializer_list<char const*> const words = {text.c_str(), "binary_cross_entropy",
+                                                              "0, 1 or a probability", ": "};
+            CHECK(says(refusal([&] { t.step(samples()); }), words));
+            CHECK(says(refusal([&] { t.evaluate(samples()); }), words));
+            CHECK(refusal([&] { t.predict(samples()); }) == "");
+        }
+        std::vector<std::uint8_t> const pixels(3 * 8, 255);
+        samples_in_memory const bytes(inputs, make_shape(6), pixels, make_shape(3));
+        CHECK(says(refusal([&] { t.step(bytes); }), {"target 0 of sample 0 is 255,"}));
     }
 
     TEST_CASE("an epoch on a mapped file takes no memory for its samples") {

@@ -16,7 +16,9 @@
 #include <support/regression.hpp>
 #include <support/weighing.hpp>
 
+#include <cmath>
 #include <cstddef>
+#include <type_traits>
 #include <vector>
 
 namespace trainer_weighted_losses_test {
@@ -89,6 +91,43 @@ struct weighing_values : mean_squared_error {
 private:
     static void weigh(auto const& io) {
         for (std::size_t lane = 0; lane < io.lanes; ++lane) io.loss[lane] *= io.target[lane];
+    }
+};
+
+/// A loss whose targets are an image, and behind it which of its pixels count.
+template<std::size_t Side>
+struct masked {
+    static constexpr std::size_t pixels = Side * Side;
+    static constexpr loss_description describe(shape output) noexcept {
+        return {.flops = 3 * output.size(), .targets = make_shape(2, Side, Side)};
+    }
+    static double weight(auto const* targets) noexcept {
+        double all = 0;
+        for (std::size_t i = 0; i < pixels; ++i) all += static_cast<double>(targets[pixels + i]);
+        return all;
+    }
+    static void forward(auto const& io) {
+        for_pixels(io, [](std::size_t, std::size_t, auto) {});
+    }
+    static void backward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        for_pixels(io, [&](std::size_t i, std::size_t lane, auto slope) {
+            io.dx.data[i * io_t::lanes + lane] = io.weight[lane] * slope;
+        });
+    }
+
+private:
+    static void for_pixels(auto const& io, auto const& f) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        for (std::size_t lane = 0; lane < io_t::lanes; ++lane) {
+            io.loss[lane] = 0;
+            for (std::size_t i = 0; i < pixels; ++i) {
+                auto const counts = io.target.data[(pixels + i) * io_t::lanes + lane],
+                           apart = io.x.data[i * io_t::lanes + lane] - io.target.data[i * io_t::lanes + lane];
+                io.loss[lane] += counts * apart * apart;
+                f(i, lane, 2 * counts * apart);
+            }
+        }
     }
 };
 
@@ -219,6 +258,17 @@ TEST_SUITE("trainer/weighted_losses") {
         CHECK(test_support::apart(after(cross_entropy_with<ignoring<left_out>>{}, counted), wanted) < 1e-12);
     }
 
+    TEST_CASE("targets that weigh need no room on the stack") {
+        constexpr std::size_t side = 1024;
+        using image = network<input<1, side, side>, conv2d<1, kernel<1>>>;
+        std::vector<float> const inputs(side * side, 0.5f), targets(2 * side * side, 1.0f);
+        samples_in_memory const one(inputs, make_shape(1, side, side), targets, make_shape(2, side, side));
+        trainer<image, masked<side>, sgd> t{{.learning_rate = 0.0f, .batch = 1}};
+        auto const loss = t.step(one).loss;
+        CHECK(std::isfinite(loss));
+        CHECK(t.evaluate(one).loss == loss);
+    }
+
     TEST_CASE("losses of values have weights, too") {
         using test_regression::made_up_table;
         using t = any<network<input<6>, linear<3>>, weighing_values, precision<f64>>;
@@ -310,7 +360,7 @@ TEST_SUITE("trainer/weighted_losses") {
                    {"label -100", "cross_entropy ignores none", "cross_entropy_with<ignoring<-100>>"}));
         CHECK(says(refusal([&] { t.step(of_bytes); }), {"label 255", "ignores -100", "ignoring<255>"}));
         CHECK(says(refusal([&] { plain.evaluate(of_bytes); }), {"label 255", "ignores none"}));
-        test_regression::made_up_table<float> const values(8);
+        test_regression::made_up_shares const values(8);
         CHECK(says(refusal([&] { t.step(values); }), {"are values", "wants classes"}));
         any<network<input<6>, linear<3>>, binary_cross_entropy> of_values({.batch = 8});
         CHECK(says(refusal([&] { of_values.step(table); }), {"are classes", "binary_cross_entropy wants values"}));

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
 #include <trireme/core/remembered.hpp>
 #include <trireme/core/words.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/verify.hpp>
 
+#include <cstdint>
 #include <mutex>
 #include <string>
 
@@ -44,12 +46,25 @@ inline constexpr bool proved_by_tests = false;
 template<>
 inline constexpr bool proved_by_tests<direct> = true;
 
+/// Proofs for root 0 apart from those for another root: a strategy turns its schedule round for all of these alike.
+constexpr std::uint64_t proof_key(int ranks, levels const& groups, int root) noexcept {
+    auto const key = key_of(ranks, groups);
+    return key == 0 || root == 0 ? key : key | std::uint64_t{1} << 50;
+}
+
+[[noreturn]] TRIREME_COLD inline void refuse_root(collective goal, schedule const& s, int root) {
+    throw usage_error(std::string(name_of(goal)) + " by " + s.name + " is asked for root " + std::to_string(root) +
+                      " and makes a schedule for root " + std::to_string(s.root) +
+                      ": give the schedule's `root` what the strategy is asked for");
+}
+
 } // namespace detail
 
 /// The schedule of a strategy, proved for these ranks and groups: the first time it is asked for, by the function that
-/// the compiler would use, but for `direct`, which tests have proved. Throws usage_error if the proof fails. Cost of
-/// the first time: that of `verify`, with its memory, once for all threads; later: a look at one word. A schedule with
-/// another root is the same one turned round, and not proved again; one for more than 1023 ranks is proved each time.
+/// the compiler would use, but for `direct`, which tests have proved. Throws usage_error if the proof fails, or if the
+/// strategy forgets the root. Cost of the first time: that of `verify`, with its memory, once for all threads; later: a
+/// look at one word. Schedules with another root than 0 are the same one turned round, and proved once; those for more
+/// than 1023 ranks each time.
 /// `bytes` (of the buffer) is for strategies that choose by it.
 template<class Strategy, collective Goal>
 schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}, [[maybe_unused]] bytes_t bytes = 0) {
@@ -67,7 +82,8 @@ schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}, [[m
         static detail::remembered<256> proved;
         static std::mutex proving; // one rank proves, the others wait for it
         auto const s = schedule_of<Strategy, Goal>(ranks, root, groups);
-        auto const key = detail::key_of(ranks, groups);
+        if (has_root(Goal) && s.root != root) detail::refuse_root(Goal, s, root);
+        auto const key = detail::proof_key(ranks, groups, root);
         if (key != 0 && proved.find(key) != 0) return s;
         std::lock_guard const lock(proving);
         if (key != 0 && proved.find(key) != 0) return s;

@@ -27,12 +27,12 @@ namespace trireme::detail {
 /// A file that is written beside its place and put there when it is whole; until then what was there stays, also if
 /// power is lost. A symbolic link there is replaced, not followed. The writer holds a lock on the file, which the
 /// kernel takes from a process that ends: a writer that is killed leaves a .trireme-*.new without one, and the next one
-/// in that folder removes it. Errors: data_error with the path and the system's reason.
+/// in that folder removes it. Errors: data_error with the path and the system's reason; usage_error for an empty path.
 class replaced_file {
 public:
     /// `mode`: of the new file, less what the process's mask takes.
     explicit replaced_file(std::string const& path, ::mode_t mode = 0666)
-        : path_(checked_path(path)), folder_(path.substr(0, path.find_last_of('/') + 1) + "."),
+        : path_(named(path)), folder_(path.substr(0, path.find_last_of('/') + 1) + "."),
           folder_file_(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
         if (folder_file_.number < 0) fail("the folder cannot be opened", errno);
         struct ::stat about = {};
@@ -74,6 +74,12 @@ public:
     }
 
 private:
+    static std::string const& named(std::string const& path) {
+        if (path.empty())
+            throw usage_error("the path of the file to be written is empty: pass its name, and the folder before it");
+        return checked_path(path);
+    }
+
     [[noreturn]] void fail(char const* what, int number) const {
         auto const text =
             std::string(what) + " (" + reason(number) + "): check that the folder exists, may be written and has room";

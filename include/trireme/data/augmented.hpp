@@ -28,11 +28,7 @@ public:
     /// Errors: usage_error if the samples are no images of (channels, height, width).
     TRIREME_COLD augmented_samples(sample_set samples, image_changes const& changes)
         : samples_(std::move(samples)), changes_(changes) {
-        auto const& rows = samples_.inputs();
-        if (rows.data != nullptr && rows.shape.rank != 3)
-            throw usage_error(
-                "augmented: the inputs of the samples have rank " + std::to_string(rows.shape.rank) +
-                ", and images have 3, (channels, height, width): pass their shape as make_shape(1, 28, 28)");
+        if (samples_.inputs().data != nullptr) detail::check_image(samples_.inputs().shape);
     }
 
     std::size_t size() const noexcept { return samples_.size(); }

@@ -122,6 +122,7 @@ public:
         if (options_.decimal != '.' && options_.decimal != ',')
             throw usage_error("csv_options::decimal is " + detail::csv::written(options_.decimal) +
                               ", and must be '.' or ',': pass one of these");
+        if (options_.decimal == ',' && content_.separator == ',') check_quotes();
     }
 
     std::size_t rows() const noexcept { return content_.lines.size() - (content_.header ? 1 : 0); }
@@ -203,6 +204,10 @@ public:
                               "classes, or .targets = {\"NAME\"} for columns of numbers; for predictions, which want "
                               "neither, pass .inputs alone" +
                               remedy_for_unnamed());
+        if (wanted.classes.empty() && (!wanted.class_names.empty() || wanted.class_count != 0))
+            throw usage_error(std::string(wanted.class_count != 0 ? "class_count" : "class_names") +
+                              " is about a column of classes, and .targets are numbers: pass .classes = \"NAME\" for "
+                              "the column, or leave it out");
         std::vector<char> taken(columns(), 0);
         auto const targets = chosen(wanted.classes.empty() ? wanted.targets : std::vector{wanted.classes}, taken);
         auto inputs = chosen(wanted.inputs, taken);
@@ -238,6 +243,18 @@ private:
         std::vector<std::int32_t> numbers = {};
         std::vector<std::string> names = {};
     };
+
+    /// Commas both separate fields and stand before fractions: then such a number is in quotes. Where none is, the
+    /// separators have split the numbers, or there are no fractions.
+    TRIREME_COLD void check_quotes() const {
+        for (std::size_t r = 0; r < rows(); ++r)
+            for (std::size_t c = 0; c < columns(); ++c)
+                if (field(r, c).find(',') != std::string_view::npos) return;
+        throw usage_error("csv_options::decimal and csv_options::separator are both ',', and no field of " +
+                          content_.path +
+                          " has a comma in quotes: pass csv_options::separator = ';', or what is between its fields, "
+                          "or leave out decimal");
+    }
 
     /// The remedy for the first column without a name, which .classes cannot ask for.
     TRIREME_COLD std::string remedy_for_unnamed() const {
@@ -463,7 +480,8 @@ private:
 
 /// Reads a csv file whole, and checks its form: quotes, number of fields, names.
 /// Errors: data_error with line and column, for a file that is missing, no regular file, empty, above 4 GiB, or not
-/// csv (data/csv_parser.hpp says what is); usage_error for a separator that cannot be one. Memory: a table takes at
+/// csv (data/csv_parser.hpp says what is); usage_error for a separator that cannot be one, or
+/// that is the decimal comma, too, though no field has one in quotes. Memory: a table takes at
 /// most 13 times its file (20 while it grows), samples 8 bytes for each number.
 TRIREME_COLD inline csv_table read_csv(std::string const& path, csv_options options = {}) {
     detail::regular_file const file(path);

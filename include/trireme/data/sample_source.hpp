@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/errors.hpp>
 #include <trireme/core/extents.hpp>
+#include <trireme/core/macros.hpp>
 #include <trireme/core/no_label.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/core/words.hpp>
@@ -11,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace trireme {
 
@@ -137,6 +140,18 @@ struct sample_rows {
     }
 };
 
+namespace detail {
+
+/// Inputs that are changed are images: others have no places to which their numbers could go.
+TRIREME_COLD inline void check_image(shape const& of_input) {
+    if (of_input.rank != 3)
+        throw usage_error("the inputs of the samples are to be changed and have rank " + std::to_string(of_input.rank) +
+                          ", and images have 3, (channels, height, width): pass their shape as "
+                          "make_shape(1, 28, 28), or leave out the changes");
+}
+
+} // namespace detail
+
 /// Numbers in memory as samples of one shape, one behind the other.
 template<sample_number N>
 sample_rows rows_of(N const* numbers, shape const& of_sample) noexcept {
@@ -159,6 +174,7 @@ concept sample_source = requires(S const& s) {
 };
 
 /// Training data: samples that a network learns from, and samples that test it, like `dataset`, of any sources.
+/// `training_set{learnt}` has none that test it.
 template<sample_source Train, sample_source Test = Train>
 struct training_set {
     Train train; ///< samples that a network learns from
@@ -179,9 +195,11 @@ struct sample_source_rule {
 class sample_set {
 public:
     sample_set() = default;
+    /// Errors: usage_error if inputs have changes and are no images.
     template<sample_source Source>
         requires(!std::same_as<Source, sample_set>)
     sample_set(Source const& s) : size_(s.size()), inputs_(s.inputs()), targets_(s.targets()) {
+        if (inputs_.data != nullptr && inputs_.changes.any()) detail::check_image(inputs_.shape);
         if constexpr (requires { std::shared_ptr<void const>(s.holder()); }) holder_ = s.holder();
     }
 
@@ -218,5 +236,14 @@ private:
     sample_rows inputs_, targets_;
     std::shared_ptr<void const> holder_;
 };
+
+/// Training data whose tests may be left out.
+template<sample_source Train>
+struct training_set<Train, sample_set> {
+    Train train;          ///< samples that a network learns from
+    sample_set test = {}; ///< samples that test it; none at all
+};
+template<class Train>
+training_set(Train) -> training_set<Train, sample_set>;
 
 } // namespace trireme

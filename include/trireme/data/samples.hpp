@@ -68,9 +68,9 @@ public:
     /// Numbers in vectors, sample by sample, and a class in [0, classes) for each sample. `class_names` is empty or has
     /// a name for each class.
     /// Errors: usage_error as for samples_in_memory, or if there are more or fewer names than classes.
-    template<sample_number X, sample_number Y>
+    template<sample_number X, sample_number Y, detail::number_of_classes Classes>
         requires std::integral<Y>
-    owned_samples(std::vector<X> inputs, shape const& of_input, std::vector<Y> labels, std::size_t classes,
+    owned_samples(std::vector<X> inputs, shape const& of_input, std::vector<Y> labels, Classes classes,
                   std::vector<std::string> class_names = {}) {
         auto numbers = std::make_shared<storage<X, Y> const>(storage<X, Y>{std::move(inputs), std::move(labels)});
         samples_in_memory const view(numbers->inputs, of_input, numbers->targets, classes);
@@ -114,9 +114,10 @@ public:
         static constexpr detail::sample_number_rule_of<X> checked{};
         static_cast<void>(checked);
     }
-    template<class X, class Y, class... More>
+    template<class X, class Y>
         requires(!sample_number<X> || !sample_number<Y>)
-    owned_samples(std::vector<X> const&, shape const&, std::vector<Y> const&, More&&...) {
+    owned_samples(std::vector<X> const&, shape const&, std::vector<Y> const&, detail::any_argument,
+                  detail::any_argument = {}, detail::any_argument = {}) {
         static constexpr detail::sample_number_rule_of<X, Y> checked{};
         static_cast<void>(checked);
     }

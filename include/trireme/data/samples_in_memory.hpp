@@ -27,12 +27,26 @@ struct sample_number_rule {
                   "count)");
 };
 
+template<class... Where>
+struct samples_stay_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0156: samples in memory copy no numbers, and these would be gone at once: name the vector and "
+                  "keep it as long as the samples, or give them to owned_samples, which keeps them");
+};
+
 namespace detail {
+
+/// Numbers side by side.
+template<class R>
+concept numbers_side_by_side = std::ranges::contiguous_range<R> && sample_number<std::ranges::range_value_t<R>>;
 
 /// A range whose numbers stay where they are: a span, or a vector that has a name.
 template<class R>
-concept numbers_in_memory =
-    std::ranges::contiguous_range<R> && std::ranges::borrowed_range<R> && sample_number<std::ranges::range_value_t<R>>;
+concept numbers_in_memory = numbers_side_by_side<R> && std::ranges::borrowed_range<R>;
+
+/// A range whose numbers go with it: a vector without a name.
+template<class R>
+concept numbers_without_name = numbers_side_by_side<R> && !std::ranges::borrowed_range<R>;
 
 /// The type of a range's elements; any other type is itself.
 template<class R>
@@ -44,10 +58,20 @@ struct refused_element<R> {
     using type = std::ranges::range_value_t<R>;
 };
 
+/// A number of classes. Braces have no such type, and are a shape.
+template<class N>
+concept number_of_classes = std::convertible_to<N, std::size_t>;
+
 /// Numbers that samples cannot consist of: those of a range by their type, and those behind a pointer.
 template<class R>
 concept other_numbers = std::is_pointer_v<std::remove_cvref_t<R>> ||
                         (std::ranges::range<R> && !sample_number<typename refused_element<R>::type>);
+
+/// An argument of a call that is refused; it may stand in braces.
+struct any_argument {
+    template<class... T>
+    constexpr any_argument(T&&...) noexcept {}
+};
 
 template<class... R>
 using sample_number_rule_of = sample_number_rule<gets<typename refused_element<std::remove_cvref_t<R>>::type>...>;
@@ -83,10 +107,10 @@ class samples_in_memory {
 public:
     /// `labels`: a class in [0, classes) for each sample, or the label that losses are to ignore.
     /// Errors: usage_error if the sizes do not fit together, there is no sample, or a label is neither.
-    template<detail::numbers_in_memory X, detail::numbers_in_memory Y>
+    template<detail::numbers_in_memory X, detail::numbers_in_memory Y, detail::number_of_classes Classes>
         requires std::integral<std::ranges::range_value_t<Y>>
-    samples_in_memory(X&& inputs, shape const& of_input, Y&& labels, std::size_t classes, int ignored = no_label)
-        : samples_in_memory(inputs, of_input, labels, make_shape(1), classes, ignored) {}
+    samples_in_memory(X&& inputs, shape const& of_input, Y&& labels, Classes classes, int ignored = no_label)
+        : samples_in_memory(inputs, of_input, labels, make_shape(1), static_cast<std::size_t>(classes), ignored) {}
 
     /// `of_labels`: the shape of a sample's labels, each a class in [0, classes) or the label that losses are to
     /// ignore. Errors: usage_error likewise.
@@ -129,23 +153,39 @@ public:
         : size_(detail::samples_in(std::ranges::size(inputs), of_input, "inputs")),
           inputs_(rows_of(std::ranges::data(inputs), of_input)) {}
 
-    /// The compiler refuses numbers of other types, TRI0148.
+    /// The compiler refuses numbers of other types, TRI0148, and those that nothing holds, TRI0156.
     template<class X>
         requires detail::other_numbers<X>
     samples_in_memory(X&&, shape const&) : size_(0) {
         static constexpr detail::sample_number_rule_of<X> checked{};
         static_cast<void>(checked);
     }
-    template<class X, class Y, class... More>
+    template<class X, class Y>
         requires(detail::other_numbers<X> || detail::other_numbers<Y>)
-    samples_in_memory(X&&, shape const&, Y&&, More&&...) : size_(0) {
+    samples_in_memory(X&&, shape const&, Y&&, detail::any_argument, detail::any_argument = {},
+                      detail::any_argument = {})
+        : size_(0) {
         static constexpr detail::sample_number_rule_of<X, Y> checked{};
         static_cast<void>(checked);
     }
-    template<detail::numbers_in_memory X, detail::numbers_in_memory Y>
+    template<detail::numbers_in_memory X, detail::numbers_in_memory Y, detail::number_of_classes Classes>
         requires std::floating_point<std::ranges::range_value_t<Y>>
-    samples_in_memory(X&&, shape const&, Y&&, std::size_t, int = no_label) : size_(0) {
+    samples_in_memory(X&&, shape const&, Y&&, Classes, int = no_label) : size_(0) {
         static constexpr detail::sample_number_rule_of<X, Y> checked{};
+        static_cast<void>(checked);
+    }
+
+    template<detail::numbers_without_name X>
+    samples_in_memory(X&&, shape const&) : size_(0) {
+        static constexpr samples_stay_rule<gets<X>> checked{};
+        static_cast<void>(checked);
+    }
+    template<detail::numbers_side_by_side X, detail::numbers_side_by_side Y>
+        requires(detail::numbers_without_name<X> || detail::numbers_without_name<Y>)
+    samples_in_memory(X&&, shape const&, Y&&, detail::any_argument, detail::any_argument = {},
+                      detail::any_argument = {})
+        : size_(0) {
+        static constexpr samples_stay_rule<gets<X>, gets<Y>> checked{};
         static_cast<void>(checked);
     }
 

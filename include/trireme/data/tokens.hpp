@@ -104,6 +104,13 @@ public:
         : windows_(detail::windows_of(std::ranges::data(tokens), std::ranges::size(tokens), context, vocabulary, first,
                                       [](std::size_t, std::string const& what) { throw usage_error(what); })) {}
 
+    /// The compiler refuses tokens that nothing holds, TRI0156.
+    template<detail::numbers_without_name X>
+    token_windows(X&&, std::size_t, std::size_t, std::optional<std::size_t> = 0) {
+        static constexpr samples_stay_rule<gets<X>> checked{};
+        static_cast<void>(checked);
+    }
+
     std::size_t size() const noexcept { return windows_.size; }
     sample_rows const& inputs() const noexcept { return windows_.inputs; }
     sample_rows const& targets() const noexcept { return windows_.targets; }

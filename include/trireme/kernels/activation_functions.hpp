@@ -89,8 +89,8 @@ struct gelu_tanh_function {
     }
     template<class T>
     TRIREME_HOST_DEVICE static T slope(T x, T) noexcept {
-        T const t = std::tanh(inside(x));
-        return (T(1) + t + x * (T(1) - t * t) * T(scale) * (T(1) + T(3 * cube) * x * x)) / T(2);
+        T const t = std::tanh(inside(x)), by_u = x * (T(1) - t * t) * T(scale); // 0 far from 0, and stays so
+        return (T(1) + t + by_u + T(3 * cube) * (by_u * x) * x) / T(2);
     }
 
 private:

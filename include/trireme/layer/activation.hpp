@@ -28,6 +28,8 @@ void pass_values(auto const& io) {
 
 /// An elementwise layer made of a functor with `value(x)` and `slope(x, y)`, the derivative given x and y = value(x).
 /// Any shape; no parameters. FLOPs count one operation per value and function, the transcendental ones included.
+/// A layer that derives from it, and has no functions of its own, says so by its name: `using itself = relu;`. Then
+/// kernels of the layers beside it may apply its function, and granules may be narrow.
 template<class Function, bool SlopeReadsInput, bool SlopeReadsOutput>
 struct activation {
     using function = Function;
@@ -58,20 +60,30 @@ struct activation {
 };
 
 /// 1 / (1 + exp(-x)). Its slope is y (1 - y), so that the input is not kept.
-struct sigmoid : activation<sigmoid_function, false, true> {};
+struct sigmoid : activation<sigmoid_function, false, true> {
+    using itself = sigmoid;
+};
 
 /// tanh(x). Its slope is 1 - y^2, so that the input is not kept.
-struct hyperbolic_tangent : activation<hyperbolic_tangent_function, false, true> {};
+struct hyperbolic_tangent : activation<hyperbolic_tangent_function, false, true> {
+    using itself = hyperbolic_tangent;
+};
 
 /// max(x, 0). Its slope is 1 where y > 0, so that the input is not kept.
-struct relu : activation<relu_function, false, true> {};
+struct relu : activation<relu_function, false, true> {
+    using itself = relu;
+};
 
 /// The Gaussian error linear unit, as PyTorch's nn.GELU: x times the share of the normal distribution below x. Its
 /// slope reads the input, which is kept. On the host one value at a time: gelu_tanh is many times as fast.
-struct gelu : activation<gelu_function, true, false> {};
+struct gelu : activation<gelu_function, true, false> {
+    using itself = gelu;
+};
 
 /// The Gaussian error linear unit by a hyperbolic tangent, as nn.GELU(approximate='tanh'): off by 5e-4 at most. Its
 /// slope reads the input, which is kept.
-struct gelu_tanh : activation<gelu_tanh_function, true, false> {};
+struct gelu_tanh : activation<gelu_tanh_function, true, false> {
+    using itself = gelu_tanh;
+};
 
 } // namespace trireme

@@ -35,6 +35,8 @@ struct batch_norm_rule {
 /// Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template<class Scope = per_shard>
 struct batch_norm {
+    using itself = batch_norm; ///< does work of its neighbours, see description_in_row
+
     static constexpr bool usable = std::is_same_v<Scope, per_shard> || std::is_same_v<Scope, synchronised>;
     static constexpr double epsilon = 1e-5;
 

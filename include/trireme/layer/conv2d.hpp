@@ -95,6 +95,7 @@ constexpr std::size_t option_value() noexcept {
 /// Parameters: weight (Channels, C, K, K), bias (Channels), PyTorch's layout. Options: `padding<P>`, `stride<S>`.
 template<std::size_t Channels, class Kernel, class... Options> // conv2d<6, kernel<5>, padding<2>>
 struct conv2d {
+    using itself = conv2d; ///< kernels take narrow granules
     static constexpr std::size_t side = detail::option_value<kernel, 0, Kernel>();
     static constexpr std::size_t pad = detail::option_value<padding, 0, Options...>();
     static constexpr std::size_t step = detail::option_value<stride, 1, Options...>();

@@ -205,7 +205,18 @@ gradient_report check_layer_gradients(std::uint64_t seed) {
     constexpr std::size_t lanes = Kernels::template lanes<T>;
     using calls = layer_calls<Layer, In, Out, lanes, T>;
 
+    constexpr auto nan = std::numeric_limits<T>::quiet_NaN();
+
     std::vector<T> x(In::size * lanes), y(Out::size * lanes), dy(Out::size * lanes), p(net::parameters);
+    std::vector<T> kept(description.kept, nan), statistics(description.buffer_elements()), buffers;
+    for (int k = 0; k < description.buffer_count; ++k)
+        buffers.insert(buffers.end(), description.buffers[k].shape.size(),
+                       description.buffers[k].init == initial::ones ? 1 : 0);
+    layer_place<T> place;
+    place.granule = {seed, 1, 0, 0, lanes, lanes, lanes};
+    place.buffers = buffers.data();
+    place.statistics = statistics.data();
+    place.kept = kept.data();
     random_stream const random(seed, random_purpose::user);
     std::uint64_t drawn = 0;
     auto const fill = [&](std::vector<T>& v, double scale) {
@@ -216,11 +227,11 @@ gradient_report check_layer_gradients(std::uint64_t seed) {
     fill(p, 0.5);
 
     auto const forward = [&] {
-        if constexpr (description.execution.view)
+        if constexpr (net::row(0).description.execution.view) // not the copy: for nvcc this is no constant in a lambda
             y = x;
         else
             calls::template run<row_call::forward>(
-                Kernels{}, layer_operands<T, T>{.x = x.data(), .y = y.data(), .parameters = p.data()});
+                Kernels{}, layer_operands<T, T>{.x = x.data(), .y = y.data(), .parameters = p.data(), .place = place});
     };
     auto const weighted_sum = [&] {
         forward();
@@ -236,7 +247,6 @@ gradient_report check_layer_gradients(std::uint64_t seed) {
         compare(x, dy, report.input_error);
         return report;
     } else {
-        constexpr auto nan = std::numeric_limits<T>::quiet_NaN();
         forward();
         auto const seen_x = description.execution.backward_reads_input ? x : std::vector<T>(x.size(), nan);
         auto seen_y = description.execution.backward_reads_output ? y : std::vector<T>(y.size(), nan);
@@ -246,6 +256,7 @@ gradient_report check_layer_gradients(std::uint64_t seed) {
         at.y = seen_y.data();
         at.dy = dy.data();
         at.parameters = p.data();
+        at.place = place;
 
         std::vector<T> dx(x.size(), 7), dx_again(x.size(), -3);
         for (auto* out : {&dx, &dx_again}) {
@@ -281,9 +292,9 @@ inline namespace TRIREME_ISA {
 ///     auto const report = check_gradients<my_layer, input<3, 8, 8>>();
 ///
 /// What the layer's description says is not read in backward is replaced by NaN before backward runs, so a wrong
-/// `backward_reads_input` or `backward_reads_output` fails. Inputs are uniform in (-1, 1), parameters in (-0.5, 0.5).
-/// Layers with kinks (maximum, relu) may fail for an unlucky seed, when a difference crosses the kink. Cost: two
-/// forward passes per input and per parameter.
+/// `backward_reads_input` or `backward_reads_output` fails. The numbers that a layer keeps begin as NaN. Inputs are
+/// uniform in (-1, 1), parameters in (-0.5, 0.5). Layers with kinks (maximum, relu) may fail for an unlucky seed, when
+/// a difference crosses the kink. Cost: two forward passes per input and per parameter.
 ///
 /// Combinators (residual, sequential, repeat) and layers that need a whole shard are checked as networks of their own,
 /// on a granule and one sample more, as a trainer runs them: `input_error` is then that of the sum over the samples,

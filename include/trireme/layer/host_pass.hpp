@@ -22,9 +22,32 @@ namespace trireme {
 
 namespace detail::inline TRIREME_ISA {
 
+/// The policy that an adapter for samples one by one, or for some of them at once, is of.
+template<class Kernels>
+struct adapted_policy {
+    using type = Kernels;
+};
+template<class Kernels>
+struct adapted_policy<sample_by_sample<Kernels>> : adapted_policy<Kernels> {};
+template<class Kernels>
+    requires std::is_same_v<typename Kernels::of_one_sample::takes_together, Kernels>
+struct adapted_policy<Kernels> {
+    using type = typename Kernels::of_one_sample;
+};
+
+/// True for a policy that has another with memory to work in. A policy that derives from such a one inherits the name
+/// of a policy that lacks its own kernels.
+template<class Kernels>
+inline constexpr bool has_scratch = false;
+template<class Kernels>
+    requires requires { typename Kernels::with_scratch; }
+inline constexpr bool has_scratch<Kernels> =
+    std::is_base_of_v<typename adapted_policy<Kernels>::type, typename Kernels::with_scratch>;
+
 /// The most memory that one of a network's layers would like its kernels to have.
 template<class Network, class Kernels, class T, std::size_t Lanes>
 constexpr std::size_t scratch_bytes() {
+    if constexpr (!has_scratch<Kernels>) return 0;
     std::size_t most = 0;
     for_units<Network>(0, [&]<class Chain, std::size_t Unit>(unit<Chain, Unit>, std::size_t) {
         using layer = computed_by_t<typename Chain::template layer_type<Unit>>;
@@ -62,7 +85,7 @@ constexpr bool takes_narrow() {
         for_units<Network>(0, [&]<class Chain, std::size_t Unit>(unit<Chain, Unit>, std::size_t) {
             using layer = computed_by_t<typename Chain::template layer_type<Unit>>;
             using in = typename Chain::template input_of<Unit>;
-            if constexpr (requires { layer::template takes_narrow<in, Lanes, T, Kernels>(); })
+            if constexpr (names_itself<layer> && requires { layer::template takes_narrow<in, Lanes, T, Kernels>(); })
                 all = all && layer::template takes_narrow<in, Lanes, T, Kernels>();
             else
                 all = all && Chain::description_of(Unit).execution.view;
@@ -119,6 +142,7 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     [[no_unique_address]] Kernels policy;
     losses_type const* losses = nullptr;
     T* of_samples = nullptr; ///< where rows add to the loss: room for two numbers of each sample
+    T* widened = nullptr;    ///< room for an output and its gradient, where values are narrower than the loss takes
 
     /// For a row's layer, where they want to know it; with a function, if it is not void.
     template<class Function>
@@ -177,12 +201,17 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
         double sum = 0;
         if constexpr (takes_all_samples<Kernels>) {
             for (std::size_t i = 0; i < this->granule.count; ++i) {
-                T said[out::size], by[out::size];
-                for (std::size_t k = 0; k < out::size; ++k) said[k] = static_cast<T>(x[i * out::size + k]);
-                lose_some<Backward, 1>(typename Kernels::sample_kernels{}, said, by,
-                                       losses->targets + i * host_loss_of<Network, Loss, T>::targets, 1, sum);
-                for (std::size_t k = 0; Backward && k < out::size; ++k)
-                    dx[i * out::size + k] = static_cast<stored_t<Kernels, T>>(by[k]);
+                auto* const targets = losses->targets + i * host_loss_of<Network, Loss, T>::targets;
+                constexpr typename Kernels::sample_kernels one{};
+                if constexpr (std::is_same_v<stored_t<Kernels, T>, T>) {
+                    lose_some<Backward, 1>(one, x + i * out::size, Backward ? dx + i * out::size : dx, targets, 1, sum);
+                } else {
+                    T *const said = widened, *const by = widened + out::size;
+                    for (std::size_t k = 0; k < out::size; ++k) said[k] = static_cast<T>(x[i * out::size + k]);
+                    lose_some<Backward, 1>(one, said, by, targets, 1, sum);
+                    for (std::size_t k = 0; Backward && k < out::size; ++k)
+                        dx[i * out::size + k] = static_cast<stored_t<Kernels, T>>(by[k]);
+                }
             }
         } else if constexpr (requires { policy.together; }) {
             for (std::size_t i = 0; i < this->granule.count; ++i)
@@ -320,9 +349,10 @@ public:
                                          whole_shard ? places_for(samples) : most, !trains, recomputed);
     }
 
-    /// Elements of what lasts within a task: its blocks, the kernels' scratch, and what rows add to the loss.
+    /// Elements of what lasts within a task: its blocks, the kernels' scratch, what rows add to the loss, and a
+    /// sample's output as the loss takes it.
     static constexpr std::size_t task_elements(plan_type const& p) noexcept {
-        return p.sent - p.kept + scratch_elements + term_elements;
+        return p.sent - p.kept + scratch_elements + term_elements + widened_elements;
     }
     /// Elements of what the targets take of samples that the loss takes at once.
     static constexpr std::size_t target_elements(std::size_t samples) noexcept {
@@ -402,7 +432,8 @@ public:
         auto place = shard_;
         place.first += granule * most;
         if constexpr (!at_once) place.count = std::min(most, place.count - std::min(place.count, granule * most));
-        return {context{{&places_, memory_, model_, place, before_ + granule * most}, policy(), losses_, terms()}};
+        return {context{
+            {&places_, memory_, model_, place, before_ + granule * most}, policy(), losses_, terms(), widened()}};
     }
     T* kept() const noexcept { return (*this)[0][0].kept(); }
 
@@ -412,6 +443,10 @@ private:
         round_up(detail::scratch_bytes<Network, Kernels, T, Lanes>() / sizeof(stored_type), line);
     static constexpr std::size_t term_elements =
         Network::loss_terms == 0 ? 0 : round_up(2 * most * sizeof(T) / sizeof(stored_type), line);
+    static constexpr std::size_t widened_elements =
+        !at_once || std::is_void_v<Loss> || std::is_same_v<stored_type, T>
+            ? 0
+            : round_up(2 * Network::output_extents::size * sizeof(T) / sizeof(stored_type), line);
     static constexpr auto way = at_once ? way_of_samples::together : way_of_samples::one_behind_the_other;
 
     kernels policy() const noexcept {
@@ -426,6 +461,14 @@ private:
             return nullptr;
         else
             return reinterpret_cast<T*>(memory_.scratch + (places_.sent - places_.kept) + scratch_elements);
+    }
+
+    T* widened() const noexcept {
+        if constexpr (widened_elements == 0)
+            return nullptr;
+        else
+            return reinterpret_cast<T*>(memory_.scratch + (places_.sent - places_.kept) + scratch_elements +
+                                        term_elements);
     }
 
     range with_loss() const noexcept { return {rows_.begin, rows_.end + (losses_ != nullptr ? 1 : 0)}; }

@@ -233,6 +233,8 @@ concept described_by_the_compiler = requires { typename std::bool_constant<L::de
 /// forward writes a number for each sample there, and backward_input adds its gradient times `io.place.loss_weight` to
 /// what comes from dy. Outside of training there is no such term.
 /// A layer may name the one that computes in rows tied to its own, which has the same parameters: `using tied_as`.
+/// A layer's `takes_narrow` and `function` count only if it names itself, `using itself = relu`: a layer that derives
+/// from it has another name, and functions of its own.
 /// If `describe` refuses some inputs, it has a rule that says so: `template<class Where, class In> using refusal`.
 /// Layers store nothing: whatever they need is in the views, so the same code runs on any slice of any device.
 template<class L>
@@ -248,7 +250,34 @@ struct untrained_parameters_rule {
                   "describe no parameters");
 };
 
+template<class... Where>
+struct description_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0152: the description of this layer asks for what cannot be: a layer has at most 8 parameter "
+                  "tensors and 2 buffers, and 3 phases each way; its channel_bias is the number of one of its tensors, "
+                  "or -1; what it exchanges after a phase lies among the numbers `kept`; and with `view` or `in_place` "
+                  "its output has as many values as the input");
+    static_assert(max_parameter_tensors == 8 && max_buffer_tensors == 2 && max_exchanges == 2);
+};
+
+template<class... Where>
+struct uncalled_evaluate_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0150: this layer has an `evaluate` that cannot be called with what `forward` takes, so that "
+                  "outside of training `forward` would be called: write `static void evaluate(auto const& io)`, or "
+                  "leave it out");
+};
+
 namespace detail {
+
+/// True if a layer names itself, `using itself = relu;`: then its kernels may be asked for narrow granules, other
+/// layers may apply its function, and it may do work of theirs. A layer that derives from it may have functions of its
+/// own.
+template<class L>
+inline constexpr bool names_itself = false;
+template<class L>
+    requires std::is_same_v<typename L::itself, L>
+inline constexpr bool names_itself<L> = true;
 
 struct backward_weights_of_nobody {
     int backward_weights;
@@ -259,6 +288,41 @@ struct with_a_second_backward_weights : L, backward_weights_of_nobody {};
 /// True if a layer has a member of that name, whatever it takes: then the name is ambiguous beside a second one.
 template<class L>
 inline constexpr bool names_backward_weights = !requires { &with_a_second_backward_weights<L>::backward_weights; };
+
+struct evaluate_of_nobody {
+    int evaluate;
+};
+template<class L>
+struct with_a_second_evaluate : L, evaluate_of_nobody {};
+
+/// True if a layer has a member of that name; likewise.
+template<class L>
+inline constexpr bool names_evaluate = !requires { &with_a_second_evaluate<L>::evaluate; };
+template<class L>
+    requires std::is_final_v<L>
+inline constexpr bool names_evaluate<L> = false; // nobody can tell
+
+/// The evaluation of a layer with such an `Io`: by its own `evaluate`, or as it goes forward. A function of that name
+/// that cannot be called breaks a rule.
+template<class L, class Io>
+struct evaluate_of {
+    static constexpr bool is_own = requires(Io const& io) { L::evaluate(io); };
+    static constexpr std::conditional_t<is_own || !names_evaluate<L>, no_rule, uncalled_evaluate_rule<gets<L>>>
+        checked{};
+};
+
+/// True if a description keeps to its arrays, and what it says of memory is so on such an input.
+constexpr bool is_possible(layer_description const& d, shape const& input) noexcept {
+    bool all = d.parameter_count >= 0 && d.parameter_count <= max_parameter_tensors && d.buffer_count >= 0 &&
+               d.buffer_count <= max_buffer_tensors && d.channel_bias >= -1 && d.channel_bias < d.parameter_count;
+    if (d.execution.view || d.execution.in_place) all = all && d.output.size() == input.size();
+    for (auto const* way : {&d.forward, &d.backward}) {
+        all = all && way->phases >= 0 && way->exchanges() <= max_exchanges;
+        for (int k = 0; all && k < way->exchanges(); ++k)
+            all = way->after[k].first <= d.kept && way->after[k].elements <= d.kept - way->after[k].first;
+    }
+    return all || !d.accepts;
+}
 
 /// Plain arguments of a layer's functions have kernels that say no more than they must.
 template<class L, class In>
@@ -279,6 +343,7 @@ constexpr bool has_functions() {
         using forward = typename plain::forward;
         using backward = typename plain::backward;
         constexpr auto d = plain::description;
+        if constexpr (!is_possible(d, In::shape)) return false;
         if constexpr (!d.accepts) return requires { typename L::template refusal<void, In>; };
         if constexpr (!d.accepts || d.execution.view) return true;
         bool all = requires(forward const& f, backward const& b) {
@@ -291,6 +356,7 @@ constexpr bool has_functions() {
                 L::forward_agree(f, phase);
                 L::evaluate(f); // where nothing is gathered
             };
+        if constexpr (names_evaluate<L>) all = all && requires(forward const& f) { L::evaluate(f); };
         if constexpr (d.backward.phases != 0)
             all = all && requires(backward const& b, int phase) {
                 L::backward_gather(b);

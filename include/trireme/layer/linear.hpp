@@ -39,6 +39,7 @@ enum linear_option : unsigned char { without_bias };
 template<std::size_t Outputs, auto... More>
 struct linear {
     static constexpr bool has_bias = sizeof...(More) == 0;
+    using itself = linear;         ///< kernels take narrow granules
     using takes_together = linear; ///< kernels take some samples of few tokens at once
     static constexpr bool usable =
         has_bias || (sizeof...(More) == 1 && (std::is_same_v<decltype(More), linear_option> && ...));

@@ -5,6 +5,7 @@
 #include <trireme/core/extents.hpp>
 #include <trireme/core/no_label.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/core/words.hpp>
 #include <trireme/kernels/kernel_context.hpp>
 #include <trireme/layer/layer.hpp>
 
@@ -68,6 +69,21 @@ concept loss = requires(shape s) {
     typename std::bool_constant<L::describe(make_shape(1)).accepts>; // a constant expression
 };
 
+template<class... Where>
+struct loss_weight_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0153: this loss has a member `weight` that cannot be called with the targets of a sample, so that "
+        "no sample would be weighed: write `static double weight(auto const* targets)`; targets are int if "
+        "the loss describes classes, else numbers of the trainer's precision");
+};
+template<class... Where>
+struct incomplete_loss_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0154: this loss has no `static void backward(auto const& io)`, or no `forward`: a loss has both, "
+                  "under exactly these names; forward writes io.loss, backward io.loss and io.dx");
+};
+
 namespace detail {
 
 /// Stands for the loss of a network that is not trained.
@@ -103,11 +119,37 @@ inline constexpr bool goes_sample_by_sample =
 template<class Network>
 inline constexpr bool goes_sample_by_sample<Network, void> = Network::sample_by_sample;
 
-/// True for losses that weigh samples by their targets.
-template<class Loss, class Out, class T>
-inline constexpr bool weighs_samples = requires(target_t<Loss, Out, T> const* targets) {
+/// True for losses with a function `weight` of targets of this type, which gives a number.
+template<class Loss, class Target>
+concept weighs = requires(Target const* targets) {
     { Loss::weight(targets) } -> std::convertible_to<double>;
 };
+
+/// Argument of any type.
+struct anything {
+    template<class T>
+    operator T() const;
+};
+
+/// True for losses that have a function `weight`, whatever it takes: it is called, static or not, with pointers, which
+/// templates want, and with one argument or two. Its name alone does not tell, for constraints may take it away.
+template<class Loss>
+concept names_weight =
+    requires(Loss& l, int* classes) { l.weight(classes); } || requires(Loss& l, float* values) { l.weight(values); } ||
+    requires(Loss& l, double* values) { l.weight(values); } || requires(Loss& l, anything a) { l.weight(a); } ||
+    requires(Loss& l, anything a) { l.weight(a, a); };
+
+template<class Loss, class Target>
+struct weighing_of {
+    static constexpr bool value = weighs<Loss, Target>;
+    static constexpr std::conditional_t<names_weight<Loss> && !value,
+                                        loss_weight_rule<gets<Loss>, wants<Target const*>>, no_rule>
+        checked{};
+};
+
+/// True for losses that weigh samples by their targets.
+template<class Loss, class Out, class T>
+inline constexpr bool weighs_samples = weighing_of<Loss, target_t<Loss, Out, T>>::value;
 template<class Out, class T>
 inline constexpr bool weighs_samples<void, Out, T> = false;
 
@@ -183,10 +225,12 @@ constexpr bool has_loss_functions() {
     } else if constexpr (!L::describe(Out::shape).accepts) {
         return requires { typename L::template refusal<Out>; };
     } else {
-        return requires(loss_io<float, float, L, Out, 1, kernel_context> const& io) {
+        constexpr bool weighs_some = weighs<L, target_t<L, Out, float>> || weighs<L, target_t<L, Out, double>>;
+        constexpr bool all = requires(loss_io<float, float, L, Out, 1, kernel_context> const& io) {
             L::forward(io);
             L::backward(io);
         };
+        return all && (weighs_some || !names_weight<L>);
     }
 }
 
@@ -203,7 +247,9 @@ namespace detail::inline TRIREME_ISA {
 template<bool Backward, class Loss, class Out, std::size_t Lanes, class Kernels, class T, class Stored, class Target>
 void apply_loss(Kernels const& k, Stored const* x, Stored* dx, loss_operands<T, Target> const& at) {
     loss_io<T, Stored, Loss, Out, Lanes, Kernels> const io{{x}, {at.targets}, {dx}, at.weight, at.loss, at.correct, k};
-    if constexpr (Backward)
+    if constexpr (!requires { Loss::forward(io), Loss::backward(io); })
+        static_assert(sizeof(incomplete_loss_rule<gets<Loss>>) != 0);
+    else if constexpr (Backward)
         Loss::backward(io);
     else
         Loss::forward(io);

@@ -95,6 +95,9 @@ struct row_writer {
     std::size_t refused_at = npos; ///< the first row that does not accept its input
     std::size_t open_count = 0;
 
+    /// Only the first row of a network may take tokens: its input alone is known to be some.
+    constexpr bool takes(layer_description const& d) const noexcept { return d.vocabulary == 0 || count == 0; }
+
     constexpr layer_row& add(layer_description const& d, std::size_t tied_to = npos) {
         end();
         auto& row = rows[count];
@@ -126,13 +129,22 @@ struct row_writer {
     }
 };
 
+/// The description of a layer in a row. A layer that derives from another may have functions of its own, which do no
+/// work of their neighbours.
+template<layer L>
+constexpr layer_description description_in_row(shape in) noexcept {
+    auto d = L::describe(in);
+    if (!names_itself<L>) d.execution.applies = d.execution.adds = d.execution.subtracts_means = false;
+    return d;
+}
+
 template<class U>
 struct unit_rows {
     static constexpr void write(row_writer& to) {
         if constexpr (layer<U>) {
-            auto const d = U::describe(to.now);
-            bool const misplaced = d.vocabulary != 0 && to.count != 0; // only the network's input is known to be tokens
-            to.add(forgets_parameters<U>(d) || misplaced ? refused(to.now) : d);
+            auto const d = description_in_row<U>(to.now);
+            bool const right = is_possible(d, to.now) && !forgets_parameters<U>(d) && to.takes(d);
+            to.add(right ? d : refused(to.now));
         } else {
             to.add(refused(to.now));
         }
@@ -179,7 +191,7 @@ struct unit_rows<tied_layer<Row, Owner>> {
         auto const d = tied_layer<Row, Owner>::describe(to.now);
         bool const takes =
             layer_tied_to<Owner>::is_another ? d.has_parameters_of(owner.description) : owner.input == to.now;
-        to.add(can_share(owner) && takes ? d : refused(to.now), Row);
+        to.add(can_share(owner) && takes && is_possible(d, to.now) && to.takes(d) ? d : refused(to.now), Row);
     }
 };
 
@@ -203,7 +215,9 @@ struct unit_rows<repeat<N, Block...>> {
         for (std::size_t i = rows; i < N * rows; ++i) {
             auto const& model = to.rows[begin.count + i % rows];
             auto const forward = i / rows * rows;
-            auto& row = to.add(model.description);
+            auto d = model.description;
+            d.accepts = d.accepts && to.takes(d);
+            auto& row = to.add(d);
             row.input = model.input;
             row.from = model.from + forward;
             row.other = model.other == npos ? npos : model.other + forward;

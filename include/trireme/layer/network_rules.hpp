@@ -29,6 +29,14 @@ struct network_input_rule {
                   "follow: network<input<1, 28, 28>, flatten, linear<10>>");
 };
 
+template<class... Where>
+struct token_place_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0151: this layer takes tokens, numbers below its `vocabulary`, and what other layers give are "
+                  "values: put it first, right behind input<...>, and outside of repeat, or give it `tied_as`, a layer "
+                  "of values that computes in rows tied to it");
+};
+
 namespace detail {
 
 /// The first unit that does not accept its input.
@@ -50,8 +58,14 @@ constexpr auto unit_rule() {
         return pack<repeat_count_rule<where>>{};
     } else if constexpr (is_repeat<layer_t>) {
         using block = typename block_of<layer_t, in>::type;
+        constexpr bool same_shape =
+            block::template input_of<block::units>::shape == in::shape; // else it is not the second round's place
         if constexpr (block::table.refused_at != npos)
             return unit_rule<refused_unit<block>(), block, Before + row>();
+        else if constexpr (block::row(0).description.vocabulary != 0 && (Before + row != 0 || same_shape))
+            return pack<
+                token_place_rule<at_layer<Before + row != 0 ? Before + row : block::depth,
+                                          typename only<decltype(layer_at<0>(typename block::list{}))>::type>>>{};
         else
             return pack<repeat_rule<where, wants<in>, gets<typename block::template input_of<block::units>>>>{};
     } else if constexpr (is_residual_sum<layer_t>) {
@@ -59,7 +73,12 @@ constexpr auto unit_rule() {
         return pack<residual_rule<at_layer<Before + row, typename layer_t::written>, wants<in>, gets<second>>>{};
     } else if constexpr (is_tied_layer<layer_t>) {
         using tied_where = at_layer<Before + row, typename layer_t::written>;
-        if constexpr (unit_rows<layer_t>::can_share(Chain::row(layer_t::row)))
+        constexpr auto d = layer_t::describe(in::shape);
+        if constexpr (!is_possible(d, in::shape))
+            return pack<description_rule<tied_where>>{};
+        else if constexpr (d.vocabulary != 0)
+            return pack<token_place_rule<tied_where>>{};
+        else if constexpr (unit_rows<layer_t>::can_share(Chain::row(layer_t::row)))
             return pack<
                 tied_input_rule<tied_where,
                                 wants<typename extents_of_shape<
@@ -74,8 +93,12 @@ constexpr auto unit_rule() {
             return pack<tied_row_rule<tied_where, gets<typename layer_t::owner>>>{};
     } else if constexpr (!layer<layer_t>)
         return pack<network_layer_rule<where>>{};
+    else if constexpr (!is_possible(layer_t::describe(in::shape), in::shape))
+        return pack<description_rule<where>>{};
     else if constexpr (forgets_parameters<layer_t>(layer_t::describe(in::shape)))
         return pack<untrained_parameters_rule<where>>{};
+    else if constexpr (layer_t::describe(in::shape).accepts) // but not in this row
+        return pack<token_place_rule<where>>{};
     else
         return pack<typename layer_t::template refusal<where, in>>{};
 }

@@ -76,6 +76,8 @@ protected:
 /// `stride<S>` says otherwise. No parameters; backward needs neither input nor output.
 template<std::size_t Side, class... Options> // avg_pool2d<2>, avg_pool2d<3, stride<2>>
 struct avg_pool2d : detail::pool2d<Side, Options...> {
+    using itself = avg_pool2d; ///< kernels take narrow granules
+
     static constexpr layer_description describe(shape in) noexcept {
         auto d = detail::pool2d<Side, Options...>::describe(in);
         d.execution.backward_reads_input = false;
@@ -100,6 +102,8 @@ struct avg_pool2d : detail::pool2d<Side, Options...> {
 /// forward saves, if the kernels do.
 template<std::size_t Side, class... Options> // max_pool2d<2>, max_pool2d<3, stride<2>>
 struct max_pool2d : detail::pool2d<Side, Options...> {
+    using itself = max_pool2d; ///< kernels take narrow granules
+
     static constexpr layer_description describe(shape in) noexcept {
         auto d = detail::pool2d<Side, Options...>::describe(in);
         d.execution.backward_reads_output = false;

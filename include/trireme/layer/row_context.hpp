@@ -135,7 +135,7 @@ struct row_context {
 
 protected:
     T const* parameters_of(std::size_t row) const noexcept { return model.template parameters_of<Network>(row); }
-    /// `again`: on the way back.
+    /// `again`: on the way back, where the row has added to its statistics before.
     template<class P>
     layer_operands<P, Stored> forward_of(std::size_t row, P const* parameters, bool again) const noexcept {
         auto const& r = Network::row(row);
@@ -150,7 +150,7 @@ protected:
         if (r.is_sum()) at.place.other = block(values[r.other], r.other);
         if constexpr (std::is_same_v<P, T>) { // what a layer keeps of a shard is as wide as parameters are
             at.place.buffers = moved(model.buffers, r.first_buffer - model.first_buffer);
-            at.place.statistics = moved(model.statistics, r.first_buffer - model.first_buffer);
+            if (!again) at.place.statistics = statistics_of(r);
             at.place.kept = kept() + (r.first_kept - model.first_kept);
         }
         return at;
@@ -160,10 +160,14 @@ protected:
     layer_operands<P, Stored> backward_of(std::size_t row, std::size_t slot, P const* parameters,
                                           P* gradients) const noexcept {
         auto at = forward_of<P>(row, parameters, true);
+        if constexpr (std::is_same_v<P, T>) at.place.statistics = statistics_of(Network::row(row));
         at.dy = gradient(slot);
         at.dx = gradient(row);
         at.gradients = gradients;
         return at;
+    }
+    T* statistics_of(layer_row const& r) const noexcept {
+        return moved(model.statistics, r.first_buffer - model.first_buffer);
     }
     /// Null stays null: evaluation has no statistics.
     static T* moved(T* from, std::size_t by) noexcept { return from == nullptr ? nullptr : from + by; }

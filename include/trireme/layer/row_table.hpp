@@ -78,8 +78,8 @@ private:
                 Layer::forward_gather(io);
             else if constexpr (What == row_call::forward_agree)
                 Layer::forward_agree(io, phase);
-            else if constexpr (What == row_call::evaluate && requires { Layer::evaluate(io); })
-                Layer::evaluate(io);
+            else if constexpr (What == row_call::evaluate)
+                evaluate(io);
             else
                 Layer::forward(io);
         } else {
@@ -95,6 +95,13 @@ private:
             else
                 Layer::backward_input(io);
         }
+    }
+    template<class Io>
+    static void evaluate(Io const& io) {
+        if constexpr (evaluate_of<Layer, Io>::is_own)
+            Layer::evaluate(io);
+        else
+            Layer::forward(io);
     }
     template<class Q>
     struct tensors {
@@ -153,7 +160,7 @@ struct fused_units {
 private:
     template<class... U>
     constexpr void find(fusion way, pack<U...>) {
-        bool const has_function[] = {requires { typename U::function; }..., false};
+        bool const has_function[] = {(names_itself<U> && requires { typename U::function; })..., false};
         bool const repeats[] = {is_repeat<U>..., false};
         bool const sums[] = {is_residual_sum<U>..., false, false};
         bool const branches[] = {std::is_same_v<U, branch>..., false};
@@ -352,7 +359,7 @@ private:
             std::remove_cvref_t<decltype(std::declval<Context const&>().template applying<typename Form::applies>(0))>;
         using io = forward_io<parameter, typename Form::input, typename Form::output, Context::lanes, kernels>;
         constexpr bool leaves_out = Context::leaves_out_biases && description.channel_bias >= 0;
-        return !leaves_out && !description.adds_to_loss && !requires(io const& f) { layer::evaluate(f); };
+        return !leaves_out && !description.adds_to_loss && !evaluate_of<layer, io>::is_own;
     }
     template<row_call What>
     static constexpr typename row_calls<Context>::function function_of() noexcept {

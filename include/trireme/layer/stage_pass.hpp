@@ -38,7 +38,7 @@ inline namespace TRIREME_ISA {
 /// two rows that need a whole shard each team goes alone, so that a granule's values are still in the cache when the
 /// next row reads them. At such a row the teams wait for one another: all of them show it their samples, then the
 /// first team agrees, phase by phase, and after each phase but the last `exchange(i)` adds the numbers of the
-/// network's i-th exchange over all devices.
+/// network's i-th exchange over all devices. A shard without samples has no team, and agrees on zeros.
 /// On the way back, before the last row of a stretch that was not kept, the stretch goes forward again.
 template<class Teams>
 class stage_pass {
@@ -66,7 +66,7 @@ public:
                     if (end < rows_.end) calls[end](call::forward_gather, c, end);
             }
             if (end < rows_.end)
-                agree(forward_phases(end), network::row(end).first_exchange, exchange,
+                agree(end, forward_phases(end), network::row(end).first_exchange, exchange,
                       [end](auto const& c, int phase) { calls[end](call::forward_agree, c, end, phase); });
             row = end;
         }
@@ -132,7 +132,7 @@ private:
                     if (waits) calls[row - 1](call::backward_gather, c, row - 1);
             }
             if (waits)
-                agree(backward_phases(row - 1),
+                agree(row - 1, backward_phases(row - 1),
                       network::row(row - 1).first_exchange +
                           static_cast<std::size_t>(description(row - 1).forward.exchanges()),
                       exchange,
@@ -165,8 +165,12 @@ private:
         return network::whole_shard ? description(row).backward.phases : 0;
     }
 
+    /// Without a team the row was shown nothing, and its numbers of the step before must not count.
     template<class Exchange, class F>
-    void agree(int phases, std::size_t first_exchange, Exchange& exchange, F const& f) const {
+    void agree(std::size_t row, int phases, std::size_t first_exchange, Exchange& exchange, F const& f) const {
+        if (teams_.size() == 0)
+            for (auto const& c : teams_[0])
+                std::fill_n(c.kept() + (network::row(row).first_kept - c.model.first_kept), description(row).kept, 0);
         for (int phase = 0; phase < phases; ++phase) {
             if (phase != 0) exchange(first_exchange + static_cast<std::size_t>(phase - 1));
             for (auto const& c : teams_[0]) f(c, phase);

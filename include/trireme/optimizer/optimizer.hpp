@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -73,6 +74,22 @@ inline constexpr bool counts_updates = [] {
         return false;
 }();
 
+/// True for an optimizer that names none of its arrays, or each of them.
+template<class O>
+inline constexpr bool names_its_arrays = [] {
+    if constexpr (requires { std::size(O::array_names); })
+        return std::size(O::array_names) >= O::state_per_parameter;
+    else
+        return !requires { O::array_names; };
+}();
+
+/// A learning rate as snapshots and checkpoints hold it: no number of another type, of which they would lose bits. What
+/// is no number stands for the option of a model.
+template<class Rate>
+concept learning_rate_of_options =
+    std::convertible_to<Rate, float> &&
+    (std::same_as<std::remove_cvref_t<Rate>, float> || !std::is_arithmetic_v<std::remove_cvref_t<Rate>>);
+
 /// An optimizer updates by its functions and options; kernels that say no more than they must stand for a trainer's. No
 /// function is compiled.
 template<class O, class Options>
@@ -80,7 +97,7 @@ concept updates_by =
     std::default_initializable<Options> && std::copyable<Options> &&
     requires(Options const& fixed, float* w, float const* gradient, std::size_t n,
              optimizer_state<O, float> const& state, std::uint64_t const* made) {
-        { fixed.learning_rate } -> std::convertible_to<float>;
+        { fixed.learning_rate } -> learning_rate_of_options;
         { fixed.batch.samples } -> std::convertible_to<std::size_t>;
         { fixed.seed } -> std::convertible_to<std::uint64_t>;
         { fixed.logical_shards.value } -> std::convertible_to<std::size_t>;
@@ -113,15 +130,16 @@ concept updates_by =
 /// counts_updates = true`, for corrections that fade, it has one argument more, the address of a std::uint64_t, on an
 /// accelerator there: how many updates have been made before this one. It lies beside the state, so that steps which
 /// update nothing do not count, and a graph that was captured once goes on counting. The options hold, besides the
-/// optimizer's own: batch, seed, logical_shards; `rate`, if the learning rate may follow a rate_schedule, and
-/// `max_norm`, if the policy clip_norm is to work with it. Where a trainer runs is no concern of an optimizer
-/// (run_options). `static constexpr char const* array_names[]`, if there is one, names the arrays in checkpoints.
+/// optimizer's own: learning_rate, a float; batch, seed, logical_shards; `rate`, if the learning rate may follow a
+/// rate_schedule, and `max_norm`, if the policy clip_norm is to work with it. Where a trainer runs is no concern of an
+/// optimizer (run_options). `static constexpr char const* array_names[]`, if there is one, names each of the arrays in
+/// checkpoints.
 template<class O>
 concept optimizer = requires {
     typename std::integral_constant<std::size_t, O::state_per_parameter>;
     { O::name } -> std::convertible_to<char const*>;
     typename O::template options<detail::plain_fields>;
-} && detail::updates_by<O, typename O::template options<detail::plain_fields>>;
+} && detail::names_its_arrays<O> && detail::updates_by<O, typename O::template options<detail::plain_fields>>;
 
 namespace detail {
 

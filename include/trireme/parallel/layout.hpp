@@ -209,6 +209,8 @@ struct parallel_layout {
     constexpr std::size_t gradient_slots(int rank) const noexcept {
         return reproducible() ? fixed_tree::slots(shards_of_device(rank)) : 1;
     }
+    /// The first rank of the replica with the most shards: the last, for `part` rounds its cuts down.
+    constexpr int rank_with_most_shards() const noexcept { return devices() - stages; }
 
     /// Traffic that `rank` reads from its peers, and writes to them, per step to add the numbers of its arena.
     constexpr traffic traffic_of_rank(int rank, arena_extent const& arena, std::size_t element_bytes) const {
@@ -230,13 +232,19 @@ struct parallel_layout {
                 s, replica, cut_of(i, s, arena, element_bytes),
                 [&](rank_list const& peers, bytes_t bytes) { add(peers, traffic{1, bytes}); });
         }
-        if (!reproducible() || replicas == 1) return;
-        // a reduction of the fixed tree reads every block of every peer, where a plain one reads one buffer per peer
+        for_blocks(rank, arena, element_bytes, [&](int r, bytes_t bytes) { add(one_rank(r), traffic{0, bytes}); });
+    }
+    /// add(replica, bytes) for what a reduction of the fixed tree reads of a peer beyond a plain one, which reads one
+    /// buffer where it reads every block.
+    template<class Add>
+    constexpr void for_blocks(int rank, arena_extent const& arena, std::size_t element_bytes, Add const& add) const {
+        if (!reproducible()) return;
+        int const replica = replica_of(rank);
         auto const chunk = chunk_range(arena.elements, replica, replicas, element_bytes).size() * element_bytes;
         for (int r = 0; r < replicas; ++r) {
             if (r == replica) continue;
             auto const blocks = fixed_tree::blocks(shards_of(r, replicas, shards())).depth();
-            add(one_rank(r), traffic{0, (blocks - 1) * chunk});
+            add(r, (blocks - 1) * chunk);
         }
     }
 };
@@ -256,17 +264,26 @@ inline constexpr std::size_t max_batch = 0xFFFFFFFF;
 
 namespace detail {
 
+[[noreturn]] TRIREME_COLD inline void refuse_mesh(parallel_layout const& l) {
+    auto const stages = "stages = " + std::to_string(l.stages) + ": a pipeline has at ";
+    throw usage_error(l.replicas < 1
+                          ? "devices = " + std::to_string(l.replicas) + ": a trainer needs at least one device"
+                      : l.stages < 1 ? stages + "least one stage"
+                                     : stages + "most " + std::to_string(max_roles));
+}
+/// The mesh of a layout: a program has no room for more roles, and a plan is none of no device. Throws usage_error.
+constexpr void check_mesh(parallel_layout const& l) {
+    if (l.replicas < 1 || l.stages < 1 || l.stages > max_roles) refuse_mesh(l);
+}
+
 /// The numbers of a layout and a batch.
 TRIREME_COLD inline void check_numbers(parallel_layout const& l, std::size_t batch) {
     auto const number = [](auto n) { return std::to_string(n); };
-    if (l.replicas < 1) throw usage_error("devices = " + number(l.replicas) + ": a trainer needs at least one device");
-    if (l.stages < 1) throw usage_error("stages = " + number(l.stages) + ": a pipeline has at least one stage");
+    check_mesh(l);
     if (l.replicas > max_devices || l.stages > max_devices || l.devices() > max_devices)
         throw usage_error("devices = " + number(l.replicas) +
                           (l.stages == 1 ? "" : " with stages = " + number(l.stages)) + ": a trainer has at most " +
                           number(max_devices));
-    if (l.stages > max_roles)
-        throw usage_error("stages = " + number(l.stages) + ": a pipeline has at most " + number(max_roles));
     if (batch < 1) throw usage_error("batch = 0: a step needs at least one sample; set the option `batch`");
     if (batch > max_batch)
         throw usage_error("batch = " + number(batch) + ": at most " + number(max_batch) +

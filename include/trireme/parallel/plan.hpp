@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 
 namespace trireme {
 
@@ -38,12 +39,15 @@ struct training_plan {
     std::size_t buffers = 0;        ///< running statistics
     std::size_t arena_elements = 0; ///< both, each padded to whole cache lines
     std::size_t element_bytes = 0;  ///< bytes of a number: parameters, gradients and optimizer state
-    flops_t training_flops = 0;     ///< FLOPs per sample, forward and backward and loss
+    bool trains = true;             ///< false: a model's, without gradients, whose step is a prediction
+    flops_t training_flops = 0;     ///< FLOPs per sample, forward and backward and loss; of a model, forward
     flops_t forward_flops = 0;      ///< FLOPs per sample, forward
     /// FLOPs of a sample in a stage, but for the loss.
     pass_flops (*flops_of)(parallel_layout const&, int stage) = nullptr;
     /// Numbers of a stage: parameters and buffers.
     arena_extent (*numbers)(parallel_layout const&, int stage) = nullptr;
+    /// Numbers of the i-th sum of layers over the replicas in the middle of a step; 0 where there are no more.
+    std::size_t (*exchanged)(std::size_t i) = nullptr;
     /// Bytes that cross a stage's end with a micro-batch of the most samples.
     crossing_bytes (*crossing)(parallel_layout const&, std::size_t batch, int stage) = nullptr;
     /// The map of a rank's memory.
@@ -129,22 +133,59 @@ struct training_plan {
         return static_cast<double>(most) * layout.stages / static_cast<double>(all);
     }
 
-    /// The part of a step in which the devices of a pipeline wait for one another, on average, if tasks take as long as
-    /// their FLOPs say, and moves no time. 0 without a pipeline.
+    /// Plays the step of the replica with the most micro-batches, as play_step does: `times(kind, stage)` is how long a
+    /// task takes, `done(role, begin, end)` is told of each, and `transfer(boundary, gradient, from, to)` is how long
+    /// the values, or the gradients, of a micro-batch are on their way from role to role. A prediction takes
+    /// micro-batch after micro-batch through all stages. Returns when the last task ends.
+    template<class Times, class Done, class Transfer>
+    constexpr double play(Times const& times, Done const& done, Transfer const& transfer) const {
+        int const first = layout.rank_with_most_shards();
+        if (trains)
+            return with_step(layout, first, [&](step_program const& p) {
+                return play_step(
+                    p, times, [&](int role, std::size_t, double begin, double end) { done(role, begin, end); },
+                    [&](stage_transfer const& t, int to) { return transfer(t.boundary, t.gradient, t.role, to); });
+            });
+        detail::scratch<double> now(static_cast<std::size_t>(layout.stages), 0.0);
+        double last = 0;
+        for (auto left = layout.shards_of_device(first).size(); left != 0; --left) {
+            double there = 0; // when what the stage reads is there
+            for (int stage = 0, before = -1; stage < layout.stage_count(); ++stage) {
+                int const role = layout.place_of(stage).role;
+                if (before >= 0 && before != role) there += transfer(stage - 1, false, before, role);
+                auto& at = now[static_cast<std::size_t>(role)];
+                auto const begin = std::max(at, there);
+                there = at = begin + times(task_kind::evaluate, stage);
+                done(role, begin, at);
+                last = std::max(last, at);
+                before = role;
+            }
+        }
+        return last;
+    }
+
+    /// The part of a step in which the devices of a pipeline wait for one another, on average, if a task takes
+    /// `times(kind, stage)`, and moves no time: in the replica with the most micro-batches, where replicas have not as
+    /// many. 0 without a pipeline.
+    template<class Times>
+        requires std::is_invocable_r_v<double, Times const&, task_kind, int>
+    constexpr double bubble(Times const& times) const {
+        if (layout.stages == 1) return 0;
+        double busy = 0;
+        auto const add = [&](int, double begin, double end) { busy += end - begin; };
+        auto const span = play(times, add, [](int, bool, int, int) { return 0.0; });
+        return 1 - busy / (span * layout.stages);
+    }
+    /// Likewise, for tasks that take as long as their FLOPs say.
     constexpr double bubble() const {
         detail::scratch<stage_times> of(static_cast<std::size_t>(layout.stage_count()));
         for (int stage = 0; stage < layout.stage_count(); ++stage)
             of[static_cast<std::size_t>(stage)] = times(stage, 1);
-        return with_step(layout, 0, [&](step_program const& p) {
-            return layout.stages == 1 ? 0.0 : bubble_fraction(p, [&](task_kind kind, int stage) {
-                return of[static_cast<std::size_t>(stage)].of(kind);
-            });
-        });
+        return bubble([&](task_kind kind, int stage) { return of[static_cast<std::size_t>(stage)].of(kind); });
     }
     /// Likewise, for stages that take equally long, whose forward and halves of backward do, too.
     constexpr double bubble(equal_stages_t) const {
-        return with_step(layout, 0,
-                         [&](step_program const& p) { return layout.stages == 1 ? 0.0 : bubble_fraction(p); });
+        return bubble([](task_kind kind, int) { return stage_times{}.of(kind); });
     }
 
     /// Bytes between devices in one step, over all of them.

@@ -14,20 +14,42 @@
 
 namespace trireme {
 
+namespace detail {
+
+/// Seconds that the replicas of a role take to read the blocks of a fixed tree beyond the first of each peer, and to
+/// add them.
+constexpr double seconds_of_blocks(parallel_layout const& l, int role, arena_extent const& extent,
+                                   std::size_t element_bytes, machine const& m) {
+    double longest = 0;
+    for (int rank = role; rank < l.devices() && l.reproducible(); rank += l.stages) {
+        double own = 0;
+        l.for_blocks(rank, extent, element_bytes, [&](int replica, bytes_t bytes) {
+            auto const& link = m.link(rank, replica * l.stages + role);
+            own += (link.beta + link.gamma) * static_cast<double>(bytes);
+        });
+        longest = std::max(longest, own);
+    }
+    return longest;
+}
+
+} // namespace detail
+
 /// The time of a step on a described machine, in seconds.
 struct priced_step {
     double seconds = 0;   ///< seconds until the last device has all gradients
     double computing = 0; ///< seconds of the device that computes longest
     double adding = 0;    ///< seconds of adding gradients over the replicas, of the device that adds longest
-    /// The rest: waiting for other stages, and for what comes from them.
+    /// The rest: waiting for other stages, and for what comes from them, or from the layers of other replicas.
     constexpr double waiting() const noexcept { return std::max(0.0, seconds - computing - adding); }
 };
 
-/// The time of a planned step on a full batch: a device does `flops_per_second`, what goes between two devices takes
-/// what their link costs, beside what both compute, and gradients are added by the layout's strategies when all are
-/// there. Rank r of the layout is rank r of the machine. Not in it: updates, the loss, the rounding of compressed
-/// gradients, and all that the machine's description leaves out (links that several pairs share, or several transfers
-/// at once; caches).
+/// The time of a planned step on a full batch: a device does `flops_per_second`, what goes between two stages takes
+/// what their link costs, beside what both compute, sums of layers over the replicas interrupt it, and gradients are
+/// added by the layout's strategies when all are there. Rank r of the layout is rank r of the machine; a step is that
+/// of the replica with the most micro-batches. Of a model it is a prediction. Not in it: updates, the loss, the
+/// rounding of compressed gradients, meetings of stages where each sends the others some numbers (the squares of
+/// clip_norm, whether losses are finite), and all that the machine's description leaves out (links that several pairs
+/// share, or several transfers at once; caches).
 ///
 ///     constexpr auto p = seconds_of(my_trainer::plan(batch{256}), fat_tree, 50e9);
 ///
@@ -54,33 +76,35 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
         }
         return longest;
     };
-    auto const transfer = [&](stage_transfer const& t, int to) {
-        auto const& bytes = crossing[t.boundary];
-        return between(t.role, to, t.gradient ? bytes.gradients : bytes.values, 1);
-    };
-    with_step(l, 0, [&](step_program const& program) { // no replica has more micro-batches
-        return play_step(
-            program, [&](task_kind kind, int stage) { return times[static_cast<std::size_t>(stage)].of(kind); },
-            [&](int role, std::size_t, double from, double to) {
-                auto const r = static_cast<std::size_t>(role);
-                busy[r] += to - from;
-                end[r] = std::max(end[r], to);
-            },
-            transfer);
-    });
+    plan.play([&](task_kind kind, int stage) { return times[static_cast<std::size_t>(stage)].of(kind); },
+              [&](int role, double from, double to) {
+                  auto const r = static_cast<std::size_t>(role);
+                  busy[r] += to - from;
+                  end[r] = std::max(end[r], to);
+              },
+              [&](int boundary, bool gradient, int from, int to) {
+                  auto const& bytes = crossing[static_cast<std::size_t>(boundary)];
+                  return between(from, to, gradient ? bytes.gradients : bytes.values, 1);
+              });
+    bool const adds = plan.trains && l.replicas > 1;
 
     priced_step priced;
-    double tying = 0; // the longest that a role exchanges what belongs to tied rows
+    double meeting = 0; // the longest that a role exchanges what belongs to tied rows, and sums of layers
     for (std::size_t r = 0; r < roles; ++r) {
         int const role = static_cast<int>(r);
         double adding = 0, exchanging = 0;
-        for (int chunk = 0; chunk < l.chunks() && l.replicas > 1; ++chunk) {
+        auto const place = [&](int replica) { return replica * l.stages + role; };
+        for (int chunk = 0; chunk < l.chunks() && adds; ++chunk) {
             auto const extent = plan.numbers(l, l.stage_of(role, chunk));
             for (std::size_t i = 0; i < l.reductions(); ++i) {
                 auto const s = l.reduction(i, extent, plan.element_bytes);
-                adding += seconds_of(s, l.cut_of(i, s, extent, plan.element_bytes), m,
-                                     [&](int replica) { return replica * l.stages + role; });
+                adding += seconds_of(s, l.cut_of(i, s, extent, plan.element_bytes), m, place);
             }
+            adding += detail::seconds_of_blocks(l, role, extent, plan.element_bytes, m);
+        }
+        for (std::size_t i = 0; adds && plan.exchanged(i) != 0; ++i) {
+            auto const s = direct::all_reduce(l.replicas);
+            exchanging += seconds_of(s, {plan.exchanged(i), plan.element_bytes, s.chunks}, m, place);
         }
         for (int other = 0; other < l.stages && l.ties; ++other) {
             auto const t = plan.tied(l, role, other);
@@ -89,9 +113,9 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
         priced.computing = std::max(priced.computing, busy[r]);
         priced.adding = std::max(priced.adding, adding);
         priced.seconds = std::max(priced.seconds, end[r] + adding);
-        tying = std::max(tying, exchanging);
+        meeting = std::max(meeting, exchanging);
     }
-    priced.seconds += tying; // roles meet for it when all have added their gradients
+    priced.seconds += meeting; // roles meet when all have added their gradients; layers do before, alone
     return priced;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/core/pack.hpp>
 #include <trireme/core/scratch.hpp>
 #include <trireme/core/words.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
@@ -175,12 +176,18 @@ struct schedule_rule<schedule_fault::elsewhere, Where...> {
                                         "which only an all-to-all may, one chunk in a step: leave it out");
 };
 
+template<class... Where>
+struct root_rule {
+    static_assert(rule_holds<Where...>, "TRI0155: this strategy forgets the root that it is asked for: give the "
+                                        "schedule's `root` what the collective's function got");
+};
+
 namespace detail {
 
 /// The proof in constant expressions of bounded size: one for the table, one for what ends where, and some for races.
-template<class Strategy, collective Goal, int Ranks>
+template<class Strategy, collective Goal, int Ranks, int Root = 0>
 struct proof_of {
-    static constexpr schedule made = schedule_of<Strategy, Goal>(Ranks);
+    static constexpr schedule made = schedule_of<Strategy, Goal>(Ranks, Root);
     static constexpr bool fits = made.ranks == Ranks && Ranks >= 1 && made.chunks >= 1 && made.steps >= 0 &&
                                  (!proof::belongs_to_ranks(Goal) || made.chunks % Ranks == 0);
 
@@ -251,16 +258,28 @@ struct proof_of {
     }();
 };
 
-template<class Strategy, collective Goal, int Ranks, bool Holds>
-struct schedule_check {
-    using type = no_rule;
-};
-template<class Strategy, collective Goal, int Ranks>
-struct schedule_check<Strategy, Goal, Ranks, false> {
-    static constexpr verdict v = proof_of<Strategy, Goal, Ranks>::value;
+template<class Strategy, collective Goal, int Ranks, int Root>
+struct broken_schedule {
+    static constexpr verdict v = proof_of<Strategy, Goal, Ranks, Root>::value;
     using type =
         schedule_rule<v.fault, strategy<Strategy>, devices<Ranks>, on_rank<v.rank>, at_step<v.step>, of_chunk<v.chunk>>;
 };
+
+/// Finds the rule that a strategy's collective breaks for root 0, or else for root 1, which stands for all others.
+template<class Strategy, collective Goal, int Ranks>
+constexpr auto broken_rule() {
+    if constexpr (!proof_of<Strategy, Goal, Ranks>::value.ok()) {
+        return pack<typename broken_schedule<Strategy, Goal, Ranks, 0>::type>{};
+    } else if constexpr (!has_root(Goal) || Ranks < 2) {
+        return pack<no_rule>{};
+    } else if constexpr (proof_of<Strategy, Goal, Ranks, 1>::made.root != 1) {
+        return pack<root_rule<strategy<Strategy>, devices<Ranks>>>{};
+    } else if constexpr (!proof_of<Strategy, Goal, Ranks, 1>::value.ok()) {
+        return pack<typename broken_schedule<Strategy, Goal, Ranks, 1>::type>{};
+    } else {
+        return pack<no_rule>{};
+    }
+}
 
 } // namespace detail
 
@@ -276,12 +295,11 @@ inline constexpr verdict compiler_verdict = detail::proof_of<Strategy, Goal, Ran
 /// compile.
 template<class Strategy, collective Goal, int Ranks>
     requires makes<Strategy, Goal>
-using collective_rule =
-    typename detail::schedule_check<Strategy, Goal, Ranks, compiler_verdict<Strategy, Goal, Ranks>.ok()>::type;
+using collective_rule = typename detail::only<decltype(detail::broken_rule<Strategy, Goal, Ranks>())>::type;
 
 /// True if the compiler has proved a strategy's collective, for one's own programs:
 /// `static_assert(proves<own_strategy, collective::broadcast, 8>)` says what is wrong, and where. A schedule with a
-/// root is proved for root 0; another root turns it round.
+/// root is proved for root 0 and for root 1: all others but 0 turn it round in the same way.
 template<class Strategy, collective Goal, int Ranks>
 inline constexpr bool proves = sizeof(collective_rule<Strategy, Goal, Ranks>) != 0;
 

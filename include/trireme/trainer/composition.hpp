@@ -72,8 +72,10 @@ struct traffic_values {
             l.traffic_of_rank(
                 rank, numbers_of(l.stage_of(rank, chunk)).extent(), element_bytes,
                 [&](rank_list const& replicas, traffic const& each) { sum.add_replicas(replicas, each); });
-        for (auto const& e : exchanges)
-            if (trains && l.replicas > 1) sum.add_sum_over_replicas(e.elements, element_bytes);
+        if (trains && l.replicas > 1 && !exchanges.empty()) // such networks have neither stages nor parts
+            for_exchanges(network, {0, network.depth}, task_kind::train, [&](int i) {
+                sum.add_sum_over_replicas(exchanges[static_cast<std::size_t>(i)].elements, element_bytes);
+            });
         if (l.stages == 1) return;
         auto const shards = l.shards_of_device(rank);
         for (int chunk = 0; chunk < l.chunks(); ++chunk) {

@@ -340,8 +340,9 @@ private:
     }
 
     /// A loss that is not finite leaves a NaN where the gradients begin, in all stages of its replica, and their sum
-    /// takes it to all replicas: then no device updates. A gradient that is not finite becomes infinite there, so that
-    /// no sum makes a NaN of it. Costs a look at the losses, and a sum over the stages.
+    /// takes it to all replicas: then no device updates. A gradient that is not finite becomes infinite there, and one
+    /// so large that a sum might, so that no sum makes a NaN of them. Costs a look at the losses, and a sum over the
+    /// stages.
     void tell_of_losses() {
         bool finite = true;
         for_losses([&](std::size_t at) { finite &= std::isfinite(batch_.losses[at]); });
@@ -353,9 +354,11 @@ private:
                                      proved_schedule<direct, collective::all_reduce>(layout_.stages), lost);
                 finite = lost[0] == 0;
             }
+        T const most =
+            std::numeric_limits<T>::max() / (2 * static_cast<T>(layout_.shards())); // a number for each at most
         for (auto const* s : stages_)
             for (std::size_t i = 0; s->numbers.elements != 0 && i < std::max<std::size_t>(s->tree.depth(), 1); ++i)
-                if (T& first = *gradient_slot(*s, i); !finite || !std::isfinite(first))
+                if (T& first = *gradient_slot(*s, i); !finite || !(std::abs(first) <= most))
                     first = finite ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::quiet_NaN();
     }
     /// False for stages without parameters: they do not hear that a step is lost, and count no updates.

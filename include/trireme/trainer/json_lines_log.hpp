@@ -15,7 +15,8 @@ namespace trireme {
 /// key "batch" as well. Keys are the names of the reports' members. Numbers come back as the same doubles; NaN,
 /// infinities and the figures of a test that was not made are null, and so is the accuracy of values. Copies share the
 /// file.
-/// Errors: data_error if the file cannot be opened (when it is made) or written.
+/// Errors: data_error if the file cannot be opened, or is to be appended to and has an unfinished line (when the log is
+/// made); if it cannot be written, or another log writes it (at the first record).
 class json_lines_log {
 public:
     explicit json_lines_log(std::string path, log_options const& o = {})

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,30 +34,78 @@ struct log_options {
 namespace detail {
 
 /// A file that grows by whole records, each on its way to the disk when `add` returns; of a record that does not fit on
-/// the disk nothing stays, so that the next one begins a line. Opening it changes nothing: of
-/// several processes that open one file, that of rank 0 writes.
-/// Errors: data_error if it cannot be opened or written.
+/// the disk nothing stays, so that the next one begins a line. Opening it changes nothing: of several processes that
+/// open one file, that of rank 0 writes. A file has one log that replaces what it held, or any number of logs that
+/// append to it.
+/// Errors: data_error if it cannot be opened or written, if another log writes it, or if it is to be appended to and
+/// does not end with a line, or not begin with `names`.
 class log_file {
 public:
-    TRIREME_COLD log_file(std::string path, bool append)
-        : path_(std::move(path)), append_(append),
+    /// `names`: the first line of the file; empty if records are the first.
+    TRIREME_COLD log_file(std::string path, bool append, std::string_view names = {})
+        : path_(std::move(path)), append_(append), names_(names),
           file_(::open(checked_path(path_).c_str(),
-                       O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (append ? O_APPEND : 0), 0666)) {
+                       (append ? O_RDWR | O_APPEND : O_WRONLY) | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666)) {
         if (file_.number < 0) fail("the log cannot be opened", errno);
         struct ::stat about = {};
         if (::fstat(file_.number, &about) != 0) fail("the log cannot be examined", errno);
         if (!S_ISREG(about.st_mode))
             throw data_error(path_, "a pipe or device is there, and logs are files: pass another path");
-        size_ = append ? static_cast<std::uint64_t>(about.st_size) : 0;
+        if (append) check_content();
+    }
+    log_file(log_file const&) = delete;
+    log_file& operator=(log_file const&) = delete;
+    ~log_file() {
+        if (begun_) ::flock(file_.number, LOCK_UN); // a process that was forked may have it open
     }
 
-    std::uint64_t size() const noexcept { return size_; }
-
     void add(std::string_view record) {
-        if (!append_ && size_ == 0 && ::ftruncate(file_.number, 0) != 0) fail("the log cannot be emptied", errno);
+        if (!begun_) begin();
+        if (size_ == 0) write(names_);
+        write(record);
+    }
+
+private:
+    /// Keeps other logs off the file, until this one ends: what one writes, others would overwrite. File systems that
+    /// have no locks go without.
+    TRIREME_COLD void begin() {
+        if (append_) check_content(); // others may have begun the file meanwhile
+        if (::flock(file_.number, (append_ ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+            throw data_error(path_, "another log writes this file, of this program or of another: pass a path of its "
+                                    "own for each log");
+        if (!append_ && ::ftruncate(file_.number, 0) != 0) fail("the log cannot be emptied", errno);
+        begun_ = true;
+    }
+
+    TRIREME_COLD void check_content() {
+        struct ::stat about = {};
+        if (::fstat(file_.number, &about) != 0) fail("the log cannot be examined", errno);
+        size_ = static_cast<std::uint64_t>(about.st_size);
+        if (size_ == 0) return;
+        if (read(size_ - 1, 1) != "\n")
+            throw data_error(path_, size_,
+                             "the file ends in the midst of a line, and a log is to go on in it: end "
+                             "that line or remove it, or pass another path");
+        if (read(0, names_.size()) != names_)
+            throw data_error(path_, "the file does not begin with the line " +
+                                        std::string(names_.substr(0, names_.size() - 1)) +
+                                        ", of the columns that a log is to append: pass another path, or do not "
+                                        "append, which replaces the file");
+    }
+
+    /// So many bytes from byte `at` on, or as many as there are.
+    std::string read(std::uint64_t at, std::size_t bytes) const {
+        std::string text(bytes, '\0');
+        auto const got = ::pread(file_.number, text.data(), bytes, static_cast<::off_t>(at));
+        if (got < 0) fail("the log cannot be read", errno);
+        text.resize(static_cast<std::size_t>(got));
+        return text;
+    }
+
+    void write(std::string_view text) {
         auto const begin = size_;
-        while (!record.empty()) {
-            auto const done = ::write(file_.number, record.data(), record.size());
+        while (!text.empty()) {
+            auto const done = ::write(file_.number, text.data(), text.size());
             if (done < 0 && errno == EINTR) continue;
             if (done <= 0) {
                 auto const why = errno;
@@ -64,11 +113,10 @@ public:
                 fail("writing the log fails", why);
             }
             size_ += static_cast<std::uint64_t>(done);
-            record.remove_prefix(static_cast<std::size_t>(done));
+            text.remove_prefix(static_cast<std::size_t>(done));
         }
     }
 
-private:
     /// Takes away what a record has left behind byte `begin`, unless another program has written behind it.
     TRIREME_COLD void cut_off(std::uint64_t begin) noexcept {
         struct ::stat about = {};
@@ -84,7 +132,8 @@ private:
     }
 
     std::string path_;
-    bool append_;
+    bool append_, begun_ = false;
+    std::string_view names_;
     descriptor file_;
     std::uint64_t size_ = 0;
 };

@@ -135,8 +135,8 @@ public:
     explicit model(options const& o = {}, run_options const& r = {}) : devices_(o, r) {}
 
     /// Memory per device, bytes on the wire and operations of predictions. A constant expression.
-    static constexpr training_plan plan(batch b) { return without_training(devices_type::plan(b)); }
-    training_plan plan() const { return without_training(devices_.plan()); }
+    static constexpr training_plan plan(batch b) { return devices_type::plan(b); }
+    training_plan plan() const { return devices_.plan(); }
 
     int devices() const noexcept { return devices_.devices(); }
     int rank() const noexcept { return devices_.rank(); }
@@ -184,11 +184,6 @@ public:
     std::vector<std::string> notes() const { return devices_.notes(); }
 
 private:
-    static constexpr training_plan without_training(training_plan p) {
-        p.training_flops = p.forward_flops;
-        return p;
-    }
-
     predictions<value_type> outputs_for(sample_set const& samples, std::optional<output_meaning> const& meaning) {
         if (!has_parameters_)
             throw usage_error("this model has no weights yet: call load_weights(model, file), or "

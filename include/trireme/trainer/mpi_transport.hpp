@@ -22,7 +22,9 @@ namespace trireme {
 struct mpi : transport_traits {
     static constexpr bool joins_hosts = true, has_native = true, has_stages = true;
     static constexpr lowering moves = by_tagged_messages;
-    using default_strategy = hierarchical<direct, ring>; ///< directly on a machine, in a ring between machines
+    /// Directly on a machine, in a ring between machines; on bound ranks directly on a socket, in a ring over all
+    /// sockets.
+    using default_strategy = hierarchical<direct, ring>;
     using processes = mpi_job;
     template<bool>
     using ranks = process_ranks<mpi_group>;

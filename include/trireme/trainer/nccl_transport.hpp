@@ -48,7 +48,7 @@ namespace trireme {
 template<accelerator Device, class T>
 class nccl_transport : public prepared_collectives<nccl_collective<Device, T>> {
     using base = prepared_collectives<nccl_collective<Device, T>>;
-    using base::layout_, base::here_, base::made_, base::sums_;
+    using base::layout_, base::here_, base::made_, base::sums_, base::in_step_;
     using typename base::collective_type;
 
 public:
@@ -121,6 +121,7 @@ public:
             sums_.push_back(std::make_unique<collective_type>(group, s, layout_.reductions() + sums_.size(),
                                                               buffer_cut{sum.count, sizeof(T), s.chunks},
                                                               in_place(sum.numbers, 0), memory));
+            in_step_.push_back(sum.in_step);
         }
         std::vector<void*> staging, tables;
         auto const tree = tree_of(layout_, elements, sizeof(T));

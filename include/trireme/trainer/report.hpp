@@ -88,6 +88,7 @@ TRIREME_COLD inline std::string to_string(evaluation const& e) {
 }
 
 TRIREME_COLD inline std::string to_string(epoch_report const& e) {
+    if (e.epoch == 0) return "no epoch was trained"; // train was asked for none
     auto const number = &detail::number_in;
     auto const loss = &detail::loss_text;
     auto line = "epoch " + std::to_string(e.epoch) + "  loss " + loss(e.loss);

@@ -57,6 +57,9 @@ public:
             sums.push_back({{}, e.elements});
             for (auto const& r : ranks) sums.back().numbers.push_back(r->kept() + e.first);
         }
+        if (!sums.empty()) // such networks have no stages
+            detail::for_exchanges(model.network, {0, model.network.depth}, task_kind::train,
+                                  [&](int i) { sums[static_cast<std::size_t>(i)].in_step = true; });
         for (std::size_t i = 0; i < by_role_.size() && model.trains; ++i)
             for (int chunk = 0; chunk < layout.chunks(); ++chunk) {
                 std::vector<T*> gradients;

@@ -51,6 +51,7 @@ template<class T>
 struct layer_sum {
     std::vector<T*> numbers;
     std::size_t count = 0;
+    bool in_step = false; ///< none is asked for on the way back, below the first parameters
 };
 
 /// Collectives of a process's ranks, in the order in which a transport prepares them: role by role, and each of its
@@ -72,14 +73,13 @@ public:
 
     /// Per step; without the scores, which are control, not gradients.
     traffic moved(int local) const noexcept {
-        traffic sum;
-        auto const add = [&](auto const& all) {
-            for (auto const& m : all) sum += m->moved(here_.replica_of(local));
-        };
+        traffic all;
+        auto const add = [&](collective_type const& one) { all += one.moved(here_.replica_of(local)); };
         for (int chunk = 0; chunk < layout_.chunks() && !made_.empty(); ++chunk)
-            add(made_[prepared(here_.role_of(local), chunk)]);
-        add(sums_);
-        return sum;
+            for (auto const& one : made_[prepared(here_.role_of(local), chunk)]) add(*one);
+        for (std::size_t i = 0; i < sums_.size(); ++i)
+            if (in_step_[i]) add(*sums_[i]);
+        return all;
     }
 
 protected:
@@ -91,6 +91,7 @@ protected:
     detail::local_ranks here_;
     std::vector<std::vector<std::unique_ptr<collective_type>>> made_; ///< by role and stage
     std::vector<std::unique_ptr<collective_type>> sums_;
+    std::vector<bool> in_step_; ///< of sums_
 
 private:
     std::size_t prepared(int role, int chunk) const noexcept {
@@ -102,7 +103,7 @@ private:
 template<accelerator Device, class T>
 class peer_transport : public prepared_collectives<peer_collective<Device, T>> {
     using base = prepared_collectives<peer_collective<Device, T>>;
-    using base::layout_, base::made_, base::sums_;
+    using base::layout_, base::made_, base::sums_, base::in_step_;
     using typename base::collective_type;
 
 public:
@@ -155,7 +156,10 @@ public:
             to.push_back(
                 std::make_unique<collective_type>(group, s, buffer_cut{part.size(), sizeof(T), s.chunks}, buffers));
         };
-        for (auto const& sum : sums) add(sums_, direct::all_reduce(layout_.replicas), sum.numbers, {0, sum.count});
+        for (auto const& sum : sums) {
+            add(sums_, direct::all_reduce(layout_.replicas), sum.numbers, {0, sum.count});
+            in_step_.push_back(sum.in_step);
+        }
         if (layout_.reproducible()) {
             made.push_back(std::make_unique<collective_type>(group, layout_.shards(), arena.elements, gradients));
             return;

@@ -88,7 +88,9 @@ public:
     }
 
     /// The plan of a program of this type, its costs: memory per device, bytes on the wire, operations. A constant
-    /// expression.
+    /// expression. Where a strategy follows groups of near devices, as that of transport<mpi> does, this plan has
+    /// groups as even as it goes; those of the launch, and so what each rank reads, has only plan() of a trainer that
+    /// is made.
     static constexpr training_plan plan(batch b)
         requires(policies::is_static)
     {
@@ -102,7 +104,8 @@ public:
         static_assert(sizeof(open_plan_rule<gets<Policies>..., Open...>) != 0);
         return {};
     }
-    /// The plan for a layout chosen when the program runs. Throws usage_error if it has no device.
+    /// The plan for a layout chosen when the program runs. Throws usage_error if it has no device, or more stages than
+    /// a pipeline or the network.
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
         return layouts::template plan<run_type>(b, layout);
     }
@@ -222,6 +225,7 @@ public:
         job const running(*this);
         auto& e = run_.state();
         e.check_epoch(samples.size());
+        auto const start = clock::now();
         auto const batch = e.options.batch.samples;
         if (auto const rest = samples.size() % batch; rest != 0)
             detail::check_least_samples<network_type>(e.layout, rest, detail::sample_count::rest, samples.size());
@@ -231,7 +235,6 @@ public:
         e.order.shuffle(e.epochs++);
         e.begin_epoch();
 
-        auto const start = clock::now();
         auto const since = [&] { return std::chrono::duration<double>(clock::now() - start).count(); };
         auto tell = [&]([[maybe_unused]] std::size_t b, [[maybe_unused]] double loss) {
             if constexpr (step_observer<Observer>)

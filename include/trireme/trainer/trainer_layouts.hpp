@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/parallel/stages.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/parallel/ties.hpp>
 #include <trireme/trainer/least_samples.hpp>
@@ -87,22 +87,28 @@ struct trainer_layouts {
         }
     }
 
-    /// The plan of a layout that `Run` executes. Throws usage_error if it has no device.
+    /// The plan of a layout that `Run` executes. Throws usage_error if it has no device, or more stages than a pipeline
+    /// or the network.
     template<class Run>
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
-        if (layout.devices() < 1) throw usage_error("a plan needs at least one device: set the option `devices`");
+        check_mesh(layout);
+        if constexpr (Policies::has_stages) check_stage_count(layout, segments_of<network>.count);
         training_plan p;
         p.parameters = network::parameters;
         p.arena_elements = Model::arena_elements;
         p.element_bytes = sizeof(value_type);
         p.forward_flops = network::forward_flops;
-        p.training_flops = network::training_flops + loss::describe(network::output_extents::shape).flops;
+        p.trains = Model::trains;
+        p.training_flops = network::forward_flops;
+        if constexpr (Model::trains)
+            p.training_flops = network::training_flops + loss::describe(network::output_extents::shape).flops;
         p.batch = b;
         p.layout = layout;
         p.buffers = network::buffers;
         p.flops_of = [](parallel_layout const& l, int stage) {
             auto const rows = l.rows_of(stage, network::depth);
             auto sum = network::flops(rows);
+            if constexpr (!Model::trains) sum = {.forward = sum.forward};
             if (!l.recomputed.empty())
                 sum.again = flops_again(network::rows, rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves,
                                         !Policies::on_host);
@@ -110,6 +116,14 @@ struct trainer_layouts {
         };
         p.numbers = [](parallel_layout const& l, int stage) {
             return numbers_of_stage<network, value_type>(l, stage).extent();
+        };
+        p.exchanged = [](std::size_t i) {
+            std::size_t n = 0, elements = 0;
+            if constexpr (Model::trains)
+                for_exchanges(network::rows, {0, network::depth}, task_kind::train, [&](int exchange) {
+                    if (n++ == i) elements = network::exchanges.of[exchange].elements;
+                });
+            return elements;
         };
         p.crossing = &Run::crossing;
         p.map = &Run::memory;

@@ -51,8 +51,8 @@ struct logical_shards_rule {
 template<class... Where>
 struct layout_limit_rule {
     static_assert(rule_holds<Where...>,
-                  "TRI0044: a trainer has at most 256 devices, and a reproducible one at most 4096 logical shards: use "
-                  "fewer");
+                  "TRI0044: a trainer has at most 256 devices, 64 on the axis pp, and a reproducible one at most 4096 "
+                  "logical shards: use fewer");
 };
 template<class... Where>
 struct shared_weights_rule {
@@ -224,13 +224,20 @@ struct trainer_policies {
     /// The named strategy; a stand-in if it is chosen.
     using strategy = std::conditional_t<strategy_is_chosen, direct, named_strategy>;
 
+    /// Micro-batches of each replica as the type has them: those of the pipeline, or the replica's logical shards. 0:
+    /// it leaves them open, or replicas have not as many.
+    static constexpr int known_micro_batches = micro_batches > 0 ? micro_batches
+                                               : shards > 0 && replicas > 0 && shards % replicas == 0
+                                                   ? shards / replicas
+                                                   : 0;
     static constexpr bool pipeline_is_static =
         !has_stages || (stages != dynamic && schedule_is_named && (micro_batches != dynamic || shards > 0));
     static constexpr bool is_static =
         replicas != dynamic && shards != dynamic && !strategy_is_chosen && pipeline_is_static;
     /// The compiler proves the step of a pipeline, which is then the same on each replica.
-    static constexpr bool steps_proved = has_stages && micro_batches > 0 && stages > 0 &&
-                                         is_step_for_compiler<typename pipelining::schedule>(stages, micro_batches);
+    static constexpr bool steps_proved = has_stages && schedule_is_named && known_micro_batches > 0 && stages > 0 &&
+                                         is_step_for_compiler<typename pipelining::schedule>(stages,
+                                                                                             known_micro_batches);
     /// The compiler proves a strategy for these devices.
     static constexpr bool provable = replicas != dynamic && replicas <= proved_by_compiler && !strategy_is_chosen;
     /// True if the compiler has proved all schedules that can run.
@@ -260,10 +267,10 @@ constexpr auto broken_common_rule() {
     using gets_shards = gets<words::shards<static_cast<std::size_t>(shards < 0 ? 0 : shards)>>;
     if constexpr (!answers::mesh::valid)
         return pack<typename answers::mesh::rule>{};
-    else if constexpr (answers::replicas > max_devices || answers::stages > max_devices ||
+    else if constexpr (answers::replicas > max_devices || answers::stages > max_roles ||
                        answers::replicas * answers::stages > max_devices ||
                        shards > static_cast<int>(max_logical_shards))
-        return pack<layout_limit_rule<gets<devices<answers::replicas * answers::stages>>, gets_shards>>{};
+        return pack<layout_limit_rule<gets<typename answers::mesh>, gets_shards>>{};
     else if constexpr (repeats && !one_step &&
                        (answers::tensor_rules::size != 0 || (shards > 0 && !answers::strategy_is_chosen)))
         return pack<contradictory_policy_rule<typename answers::reduction, repeat>>{};
@@ -295,10 +302,15 @@ constexpr auto broken_common_rule() {
                        answers::replicas * answers::micro_batches != shards)
         return pack<
             pipeline_shards_rule<gets<typename answers::mesh>, gets<typename answers::pipelining>, gets<repeat>>>{};
-    else if constexpr (answers::has_stages && answers::micro_batches > 0 &&
-                       answers::micro_batches % answers::accumulation::parts != 0)
-        return pack<accumulated_pipeline_rule<gets<typename answers::accumulation>, gets<typename answers::pipelining>,
-                                              gets<repeat>>>{};
+    else if constexpr (answers::has_stages && answers::accumulation::parts > 1 &&
+                       (answers::known_micro_batches > 0
+                            ? answers::known_micro_batches % answers::accumulation::parts != 0
+                            : shards > 0 && answers::replicas > 0)) // not as many each: N divides only some
+        return pack<
+            accumulated_pipeline_rule<gets<typename answers::accumulation>,
+                                      gets<std::conditional_t<(answers::micro_batches > 0),
+                                                              typename answers::pipelining, typename answers::mesh>>,
+                                      gets<repeat>>>{};
     else if constexpr (shards != 0 && TRIREME_FAST_MATH)
         return pack<fast_math_rule<repeat>>{};
     else if constexpr (answers::provable)

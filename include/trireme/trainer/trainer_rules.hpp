@@ -5,6 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/pack.hpp>
+#include <trireme/core/units.hpp>
 #include <trireme/core/words.hpp>
 #include <trireme/kernels/channels_last/policy.hpp>
 #include <trireme/layer/cross_entropy.hpp>
@@ -301,7 +302,7 @@ constexpr auto broken_stages_rule() {
         return pack<
             synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>, gets<typename Policies::mesh>>>{};
     else if constexpr (Policies::steps_proved)
-        return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches,
+        return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::known_micro_batches,
                                     Policies::accumulation::parts,
                                     Policies::shards == 0 ? gradient_order::any : gradient_order::of_micro_batches,
                                     typename Policies::transport>();
@@ -385,6 +386,22 @@ TRIREME_COLD inline void check_count(char const* call, std::size_t given, std::s
                           std::to_string(of_network) + kind);
 }
 
+/// The stages that a layout asks a network for, as messages name them.
+TRIREME_COLD inline std::string wanted_stages(parallel_layout const& l) {
+    return "stages = " + std::to_string(l.stages) +
+           (l.chunks() == 1 ? std::string()
+                            : ", each in " + std::to_string(l.chunks()) + " by the schedule " + l.schedule.name);
+}
+[[noreturn]] TRIREME_COLD inline void refuse_stages(parallel_layout const& l, std::size_t segments) {
+    throw usage_error(wanted_stages(l) + ": this network can be cut at " + std::to_string(segments - 1) +
+                      " places, into at most " + std::to_string(segments) +
+                      " stages (not inside a residual, and a function stays with the layer before it)");
+}
+/// The number of a layout's stages, for a network of so many segments: each has one at least. Throws usage_error.
+constexpr void check_stage_count(parallel_layout const& l, std::size_t segments) {
+    if (static_cast<std::size_t>(l.stage_count()) > segments) refuse_stages(l, segments);
+}
+
 /// The stages that a network can be cut into, whatever its type.
 struct stage_limits {
     std::span<std::size_t const> begins; ///< rows that a stage can begin with, but for the first
@@ -409,29 +426,25 @@ TRIREME_COLD inline void check_stages(parallel_layout const& l, stage_limits con
         throw usage_error("stages = " + number(l.stages) + ": the schedule " + l.schedule.name + " was read for " +
                           number(l.schedule.roles) + " devices of each replica; set it to " + number(l.schedule.roles));
     auto const parts = static_cast<std::size_t>(l.passes);
-    for (int const rank : {0, l.devices() - 1}) // replicas have as many logical shards, or one more than the last
+    for (int const rank : {0, l.rank_with_most_shards()}) // replicas have as many logical shards, or one less
         if (auto const n = l.shards_of_device(rank).size(); n % parts != 0)
-            throw usage_error("micro_batches = " + number(n) + " with accumulate<" + number(parts) +
-                              ">: the schedule runs " + number(parts) +
-                              " times, each over as many micro-batches; take " +
-                              number((n + parts - 1) / parts * parts));
+            throw usage_error(
+                "micro_batches = " + number(n) + " with accumulate<" + number(parts) + ">: the schedule runs " +
+                number(parts) + " times, each over as many micro-batches; " +
+                (l.reproducible() ? "set logical_shards to " +
+                                        number(round_up(l.logical_shards, parts * static_cast<std::size_t>(l.replicas)))
+                                  : "take " + number(round_up(n, parts))));
         else if (auto const of = static_cast<std::size_t>(l.schedule.micro_batches); of != 0 && n != of * parts)
             throw usage_error(
                 "micro_batches = " + number(n) + ": the schedule " + l.schedule.name + " was read for " + number(of) +
                 (parts == 1 ? "" : ", and runs " + number(parts) + " times") + "; " +
                 (l.reproducible() ? "set logical_shards to " + number(of * parts * static_cast<std::size_t>(l.replicas))
                                   : "set it to " + number(of * parts)));
-    std::string const wanted =
-        "stages = " + number(l.stages) +
-        (l.chunks() == 1 ? std::string() : ", each in " + number(l.chunks()) + " by the schedule " + l.schedule.name);
-    if (static_cast<std::size_t>(l.stage_count()) > limits.begins.size() + 1)
-        throw usage_error(wanted + ": this network can be cut at " + number(limits.begins.size()) +
-                          " places, into at most " + number(limits.begins.size() + 1) +
-                          " stages (not inside a residual, and a function stays with the layer before it)");
+    check_stage_count(l, limits.begins.size() + 1);
     if (limits.cuts_wrongly(l.stage_count())) {
         std::string rows;
         for (auto const row : limits.begins) rows += (rows.empty() ? "" : ", ") + number(row);
-        throw usage_error(wanted + ": cut_before makes " + number(limits.of_cut) +
+        throw usage_error(wanted_stages(l) + ": cut_before makes " + number(limits.of_cut) +
                           " stages, of rows that a stage can begin with, in rising order: some of " + rows);
     }
 }

@@ -16,7 +16,7 @@ struct training_call_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0149: fit and train take training data, then options: t.train(training_set{learnt, tested}, "
                   "{.epochs = 10}); training data are two sources of samples in one object, as a dataset is, and as "
-                  "split gives them; without tests pass training_set{learnt, labelled_images{}}");
+                  "split gives them; without tests pass training_set{learnt}");
 };
 
 namespace detail {

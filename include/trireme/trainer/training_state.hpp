@@ -45,13 +45,47 @@ void for_each_number(sample_rows const& rows, std::size_t samples, F const& f) {
 /// place. Makers of samples have looked at theirs; sources of a program's own may not have.
 TRIREME_COLD inline void check_labels(sample_rows const& rows, std::size_t samples, int ignored) {
     for_each_number(rows, samples, [&](std::size_t i, std::size_t, double label) {
-        if (label >= 0 && label < static_cast<double>(rows.classes)) return;
+        if (label >= 0 && label < static_cast<double>(rows.classes) && label == std::floor(label)) return;
         if (label == ignored && ignored != no_label) return;
         throw usage_error("the label of sample " + std::to_string(i) + " is " + number_text(label) +
-                          ", and the source of the samples promises labels in [0, " + std::to_string(rows.classes) +
-                          ")" + (ignored == no_label ? std::string() : ", or " + std::to_string(ignored)) +
+                          ", and the source of the samples promises labels that are whole numbers in [0, " +
+                          std::to_string(rows.classes) + ")" +
+                          (ignored == no_label ? std::string() : ", or " + std::to_string(ignored)) +
                           ": correct it, or let targets() tell more classes");
     });
+}
+
+/// True if all numbers of a row are from 0 to 1. A loop without branches: rows may be as long as images.
+inline bool are_probabilities(sample_rows const& rows, std::size_t sample) {
+    return with_number_of(rows.kind, [&]<class N>(N number) {
+        auto const* const from = rows.of(sample);
+        auto const n = rows.size();
+        double const scale = rows.scale;
+        unsigned others = 0;
+        for (std::size_t k = 0; k < n; ++k) {
+            std::memcpy(&number, from + k * sizeof(N), sizeof(N));
+            double const p = static_cast<double>(number) * scale;
+            others |= (p >= 0 ? 0u : 1u) | (p <= 1 ? 0u : 1u);
+        }
+        return others == 0;
+    });
+}
+
+/// Throws usage_error for targets of logits that are no probabilities: the loss would have no lower bound.
+TRIREME_COLD inline void check_probabilities(sample_rows const& rows, std::size_t samples, std::string (*loss)()) {
+    if (rows.standard != nullptr)
+        throw usage_error("the targets are standardised, and " + loss() +
+                          " takes 0, 1 or a probability: leave out the standardisation");
+    for (std::size_t i = 0; i < samples; ++i) {
+        if (are_probabilities(rows, i)) continue;
+        for_each_number(rows.behind(i), 1, [&](std::size_t, std::size_t k, double target) {
+            if (target >= 0 && target <= 1) return;
+            throw usage_error("target " + std::to_string(k) + " of sample " + std::to_string(i) + " is " +
+                              number_text(target) + ", and " + loss() +
+                              " takes 0, 1 or a probability: correct it, scale bytes by 1 / 255, or take a loss for "
+                              "values");
+        });
+    }
 }
 
 /// Throws usage_error for inputs that are not tokens of a network's vocabulary: kernels take them for places.
@@ -86,18 +120,28 @@ struct sample_contract {
 };
 
 /// A loss's weights of some samples, added in their order, so that every rank finds the same sum. `T`: of targets that
-/// are values.
+/// are values. Devices weigh at the same time: targets that have no room on the stack get memory once per thread.
 template<class Loss, class Output, class T>
 batch_weight weight_of_samples(sample_rows const& targets, std::span<std::uint32_t const> indices) {
-    return with_default_floats([&] {
-        batch_weight w;
-        for (std::size_t i = 0; i < indices.size(); ++i) {
-            target_t<Loss, Output, T> of_sample[target_extents<Loss, Output>::size];
-            gather_samples<1>(targets, indices.subspan(i, 1), of_sample);
-            add_weight<Loss, Output>(of_sample, w);
-        }
-        return w;
-    });
+    using target = target_t<Loss, Output, T>;
+    constexpr std::size_t size = target_extents<Loss, Output>::size, most_bytes = std::size_t{1} << 16;
+    auto const weight = [&](target* of_sample) {
+        return with_default_floats([&] {
+            batch_weight w;
+            for (std::size_t i = 0; i < indices.size(); ++i) {
+                gather_samples<1>(targets, indices.subspan(i, 1), of_sample);
+                add_weight<Loss, Output>(of_sample, w);
+            }
+            return w;
+        });
+    };
+    if constexpr (size * sizeof(target) <= most_bytes) {
+        target of_sample[size];
+        return weight(of_sample);
+    } else {
+        thread_local std::vector<target> of_sample(size);
+        return weight(of_sample.data());
+    }
 }
 
 template<class Network, class Loss, class T>
@@ -326,6 +370,7 @@ private:
                               number(wants.targets.size()) + " for a network whose output is " +
                               detail::to_string(contract_.output));
         if (rows.classes != 0) detail::check_labels(rows, samples, wants.ignored);
+        if (wants.logistic) detail::check_probabilities(rows, samples, of_loss);
     }
 
     template<class Value>

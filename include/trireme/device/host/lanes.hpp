@@ -191,6 +191,20 @@ template<class T, std::size_t N>
     return x;
 }
 
+/// Function add_product is multiply_add for a sum that may be the only one of its loop, or a single number. For some
+/// processors GCC fuses the sums of a loop that has several, but leaves a lone one (--param=avoid-fma-max-bits), and it
+/// multiplies single numbers by registers, without the additions: a row would get other bits alone than among others.
+/// GCC does not see that a kept sum goes round its loop.
+template<class T, std::size_t N>
+[[gnu::always_inline]] inline lane_vector<T, N> add_product(lane_vector<T, N> a, lane_vector<T, N> b,
+                                                            lane_vector<T, N> sum) noexcept {
+#if defined(__clang__) // fuses every expression, and has no asm for registers of 8 bytes
+    return multiply_add(a, b, sum);
+#else
+    return kept(multiply_add(a, b, sum));
+#endif
+}
+
 /// Swaps blocks of D numbers across two rows: those of `above` that lie right with those of `below` that lie left.
 template<std::size_t D, class T, std::size_t N>
 [[gnu::always_inline]] inline void swap_blocks(lane_vector<T, N>& above, lane_vector<T, N>& below) noexcept {

@@ -47,6 +47,9 @@ struct agreed_text : bounded_text<4000> {
 inline constexpr char const* given_up_collective =
     "a collective of this group was given up after an exception: make a new group";
 
+/// The message that others hear of a rank that leaves its group by an exception which they have not had.
+inline constexpr char const* taken_away = "an exception outside of its group took it away: see its own message";
+
 /// Why a group of processes was stopped: an exception in a form that other processes can throw again.
 struct stop_reason {
     enum class kind : int { unknown, deadline, mismatch, lost, failed };

@@ -112,9 +112,10 @@ struct register_function<gelu_tanh_function> {
     template<class T, std::size_t N>
     [[gnu::always_inline]] static lane_vector<T, N> slope(lane_vector<T, N> x, lane_vector<T, N>) noexcept {
         using vector = lane_vector<T, N>;
-        auto const one = vector::all(1), square = x * x, share = one / divisor(x, square);
-        auto const inner = multiply_add(vector::all(T(3 * cube)), square, vector::all(T(twice)));
-        return share * multiply_add(x * inner, one - share, one);
+        auto const one = vector::all(1), share = one / divisor(x, x * x);
+        auto const by_u =
+            x * share * (one - share); // 0 far from 0, and stays so: no square of x, which may be infinite
+        return multiply_add(by_u * x, vector::all(T(3 * cube)) * x, multiply_add(by_u, vector::all(T(twice)), share));
     }
 
 private:

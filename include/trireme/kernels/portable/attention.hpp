@@ -260,11 +260,11 @@ TRIREME_NOINLINE void attention_backward_input(portable, T const* x, T const*, T
         vector taken[block::registers], scales[block::registers]; // taken from each, for a token's weights add up to 1
         std::fill_n(taken, block::registers, vector::all(0));
         of.for_weights([&](std::size_t at, std::size_t j) {
-            taken[j] = multiply_add(vector::load(p + at), vector::load(by_p + at), taken[j]);
+            taken[j] = add_product(vector::load(p + at), vector::load(by_p + at), taken[j]);
         });
         for (std::size_t j = 0; j < block::registers; ++j) {
             auto const share = vector::load(shares + j * block::width);
-            taken[j] = taken[j] * share;
+            taken[j] = trireme::kept(taken[j] * share); // as in few_tokens/attention.hpp
             scales[j] = share * vector::all(block::scale());
         }
         of.for_weights([&](std::size_t at, std::size_t j) {

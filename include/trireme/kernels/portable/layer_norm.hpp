@@ -130,7 +130,8 @@ TRIREME_NOINLINE void layer_norm_backward_input(portable, T const* x, T const* d
         alignas(64) T by[detail::norm_tokens<T>];
         alignas(64) T rest[detail::norm_tokens<T>];
         (-by_x).store(by);
-        multiply_add(by_x, vector::load(of.mean), -(of.sums[2] / n * deviation)).store(rest);
+        auto const of_slopes = kept(of.sums[2] / n * deviation); // of two products GCC would fuse either
+        multiply_add(by_x, vector::load(of.mean), -of_slopes).store(rest);
         for (std::size_t t = 0; t < count; ++t) {
             auto const by_slope = vector::all(of.deviation[t]), by_value = vector::all(by[t]),
                        more = vector::all(rest[t]);

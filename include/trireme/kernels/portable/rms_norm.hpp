@@ -113,22 +113,22 @@ TRIREME_NOINLINE void rms_norm_backward_weights(portable, T const* x, T const* d
         auto const count = std::min(detail::norm_tokens<T>, G::tokens - first);
         T scales[detail::norm_tokens<T>];
         detail::token_scales<G::width, T>(x, count, epsilon).scale.store(scales);
-        detail::for_registers_of_token<G::width, vector>([=, &scales]<std::size_t N>(block_length<N>, std::size_t i,
-                                                                                     auto some) {
-            vector sums[N];
+        detail::for_registers_of_token<G::width, vector>(
+            [=, &scales]<std::size_t N>(block_length<N>, std::size_t i, auto some) {
+                vector sums[N];
 #pragma GCC unroll 4
-            for (std::size_t k = 0; k < N; ++k) sums[k] = vector::load(dw + i + k * vector::size, some);
-            for (std::size_t t = 0; t < count; ++t) {
-                auto const scale = vector::all(scales[t]);
+                for (std::size_t k = 0; k < N; ++k) sums[k] = vector::load(dw + i + k * vector::size, some);
+                for (std::size_t t = 0; t < count; ++t) {
+                    auto const scale = vector::all(scales[t]);
 #pragma GCC unroll 4
-                for (std::size_t k = 0; k < N; ++k) {
-                    auto const at = t * G::width + i + k * vector::size;
-                    sums[k] = multiply_add(vector::load(dy + at, some), vector::load(x + at, some) * scale, sums[k]);
+                    for (std::size_t k = 0; k < N; ++k) {
+                        auto const at = t * G::width + i + k * vector::size;
+                        sums[k] = add_product(vector::load(dy + at, some), vector::load(x + at, some) * scale, sums[k]);
+                    }
                 }
-            }
 #pragma GCC unroll 4
-            for (std::size_t k = 0; k < N; ++k) sums[k].store(dw + i + k * vector::size, some);
-        });
+                for (std::size_t k = 0; k < N; ++k) sums[k].store(dw + i + k * vector::size, some);
+            });
         x += count * G::width;
         dy += count * G::width;
     }

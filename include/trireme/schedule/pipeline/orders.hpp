@@ -52,7 +52,8 @@ public:
     int chunks() const noexcept { return lists_.chunks; } ///< stages of each role
     int micro_batches() const noexcept { return lists_.micro_batches; }
     /// The gradients that a role may have sent while none of them has been taken: the fewest with which the step is
-    /// proved by counters, default_slots or more; as many as there are, up to max_places, where none suffice.
+    /// proved by counters, with gradients in any order, default_slots or more; as many as there are, up to max_places,
+    /// where none suffice. An order of gradients asks for no more.
     int slots() const noexcept { return slots_; }
     int stage(int role, int chunk) const noexcept {
         return lists_.stages[static_cast<std::size_t>(role * chunks() + chunk)];
@@ -128,7 +129,7 @@ TRIREME_COLD inline void schedule_orders::find_slots() {
     std::vector<step_task> room(step_capacity(*this, shape()));
     auto const proved = [&](int slots) {
         slots_ = slots;
-        return verify(build_step(*this, shape(), room)).ok();
+        return verify(build_step(*this, shape(), room), by_counters, gradient_order::any).ok();
     };
     if (proved(default_slots) || !proved(most)) return;
     int few = default_slots, enough = most;

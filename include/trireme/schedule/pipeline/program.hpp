@@ -318,8 +318,9 @@ constexpr void keep_role(step_program& p, int role, role_writer const& w, std::s
 /// A send goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is free
 /// after its last backward task; gradients leave from outgoing slots in turn, two if the schedule does not say
 /// otherwise. Where one role has everything and forward is followed by backward, the two are one task. Work of a stage
-/// or a micro-batch that does not exist becomes a task without frame and moves, which `verify` refuses. Errors:
-/// usage_error for orders that were read for another number of roles or, in a pass, of micro-batches.
+/// or a micro-batch that does not exist, and the first line above 3 * chunks * micro-batches, becomes a task without
+/// frame and moves, which `verify` refuses. Errors: usage_error for orders that were read for another number of roles
+/// or, in a pass, of micro-batches.
 TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_shape const& shape,
                                                std::span<step_task> room) {
     using namespace detail;
@@ -329,10 +330,14 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
     scratch<std::uint8_t> role_of(stages);
     auto p = with_stages(s, shape, role_of);
     auto const most = most_lines(s, shape), roles = static_cast<std::size_t>(shape.roles);
-    auto const apart = s.lines != 0 ? 0 : most + 1; // lists that were read make their own room
-    scratch<scheduled_work> lines((roles - 1) * apart + most + 1);
+    auto const room_of_a_list = s.lines != 0 ? most + 1 : 2 * most + 1; // for a schedule that writes too much, too
+    auto const apart = s.lines != 0 ? std::size_t{0} : room_of_a_list;  // lists that were read make their own room
+    scratch<scheduled_work> lines((roles - 1) * apart + room_of_a_list);
     scratch<role_order> lists(roles);
-    for (std::size_t r = 0; r < roles; ++r) lists[r].tasks = lines.data() + r * apart;
+    for (std::size_t r = 0; r < roles; ++r) {
+        lists[r].tasks = lines.data() + r * apart;
+        lists[r].most = static_cast<int>(room_of_a_list);
+    }
     int const in_a_pass = shape.micro_batches / shape.passes;
     s.write(shape.roles, in_a_pass, lists.data());
     bool const placed = p.misplaced_role() == shape.roles;
@@ -340,7 +345,9 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
     for (int r = 0; r < shape.roles; ++r) {
         role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, s.slots(shape.roles, in_a_pass),
                       most * static_cast<std::size_t>(shape.passes), s.has_moves);
-        auto const& order = lists[static_cast<std::size_t>(r)];
+        auto& order = lists[static_cast<std::size_t>(r)];
+        bool const too_many = s.lines == 0 && order.count > static_cast<int>(most);
+        if (too_many) order.count = static_cast<int>(most); // the program has no room for more
         for (int pass = 0; pass < shape.passes; ++pass)
             for (int i = 0; i < order.count; ++i) {
                 auto c = order.tasks[i];
@@ -359,6 +366,11 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
                     w.add(unknown);
                 }
             }
+        if (too_many) { // the line behind the last one that a role may have; verify refuses it
+            step_task beyond;
+            beyond.chunk = static_cast<std::uint8_t>(s.chunks);
+            w.add(beyond);
+        }
         w.end_of_micro_batches();
         step_task t;
         t.end = static_cast<std::uint16_t>(s.chunks * shape.slices);

@@ -19,7 +19,8 @@ template<class... Where>
 struct pipeline_schedule_rule<program_fault::out_of_range, Where...> {
     static_assert(rule_holds<Where...>,
                   "TRI0140: this role writes a task that does not exist: micro-batches and the stages of a role are "
-                  "counted from 0, and each stage has one role");
+                  "counted from 0, each stage has one role, and a role has at most three lines for each of its "
+                  "micro-batches and stages");
 };
 template<class... Where>
 struct pipeline_schedule_rule<program_fault::order, Where...> {
@@ -62,7 +63,8 @@ template<class... Where>
 struct few_micro_batches_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0147: this schedule makes no training step of so few micro-batches on so many stages: write as "
-                  "many as the words name, in pipeline<schedule, MicroBatches> or reproducible<fixed_tree, V>");
+                  "many as the words name, in pipeline<schedule, MicroBatches>, or, times the number of replicas, in "
+                  "reproducible<fixed_tree, V>");
 };
 
 namespace detail {

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 namespace trireme {
@@ -57,10 +58,14 @@ struct scheduled_work {
 
 /// A role's list of tasks, as it is written.
 struct role_order {
-    scheduled_work* tasks = nullptr; ///< room for the list
-    int count = 0;                   ///< tasks written so far
+    scheduled_work* tasks = nullptr;            ///< room for the list
+    int count = 0;                              ///< tasks written so far
+    int most = std::numeric_limits<int>::max(); ///< tasks that there is room for; those behind are counted alone
 
-    constexpr void add(scheduled_work const& w) { tasks[count++] = w; }
+    constexpr void add(scheduled_work const& w) {
+        if (count < most) tasks[count] = w;
+        ++count;
+    }
 };
 
 /// The order in which the roles of a pipeline compute. A role is the place of a device in the pipeline; each has
@@ -105,11 +110,24 @@ constexpr int stage_of(int roles, int role, int chunk) noexcept {
         return chunk * roles + role;
 }
 
+namespace detail {
+
+/// True if a schedule looks for its order among many.
+template<class S>
+inline constexpr bool searches = [] {
+    if constexpr (requires { S::searches; })
+        return S::searches;
+    else
+        return false;
+}();
+
+} // namespace detail
+
 /// True for steps that compilers prove within the limits that they have by default; the others are proved when a
 /// trainer is made. A schedule that searches is for compilers only on few roles.
 template<pipeline_schedule S>
 constexpr bool is_step_for_compiler(int roles, int micro_batches) noexcept {
-    constexpr bool searches = requires { S::searches; };
+    constexpr bool searches = detail::searches<S>;
     return roles <= (searches ? 4 : 16) && roles * S::chunks * micro_batches <= (searches ? 64 : 256);
 }
 

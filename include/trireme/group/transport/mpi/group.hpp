@@ -105,8 +105,7 @@ public:
         auto const most = std::min<std::chrono::duration<double>>(std::chrono::seconds(1), limit_ / 4);
         if (!session_.has_failed() && messages_.close(most)) return;
         give_up();
-        stop_all(stop_reason::made(stop_reason::kind::failed, rank(), 0,
-                                   "an exception outside of its group took it away: see its own message"));
+        stop_all(stop_reason::made(stop_reason::kind::failed, rank(), 0, taken_away));
         session_.failed(exit_code::failure);
     }
 

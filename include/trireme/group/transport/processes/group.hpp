@@ -12,6 +12,7 @@
 #include <trireme/group/transport/processes/communicator.hpp>
 #include <trireme/group/transport/processes/state.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -106,18 +107,15 @@ public:
     group(group const&) = delete;
     group& operator=(group const&) = delete;
 
-    /// Leaves, in the process that has joined. After an error outside of `run` the others are told that this rank will
-    /// not come again.
+    /// Leaves, in the process that has joined. After an error outside of `run` that the others have not had, they are
+    /// told that this rank will not come again.
     ~group() {
         if (!runs_.process().is_this()) { // a fork's copy: its thread is not here, and what it shows is the original's
             leave_behind(std::move(heartbeat_));
             return;
         }
-        if (!stopped() && std::uncaught_exceptions() != exceptions_)
-            state_->stop(rank(),
-                         std::make_exception_ptr(std::runtime_error(
-                             "rank " + std::to_string(state_->known_as(rank())) +
-                             " was taken out of its group by an exception outside of it: see its own message")));
+        if (!stopped() && std::uncaught_exceptions() != exceptions_ && !all_leave())
+            state_->stop(stop_reason::made(stop_reason::kind::failed, state_->known_as(rank()), 0, taken_away));
         heartbeat_.reset();
         state_->slot(rank()).present.store(presence::left, std::memory_order_release);
     }
@@ -156,6 +154,23 @@ private:
                               ": it is a number from 0 to " + std::to_string(ranks - 1));
         check_levels(ranks, near);
         return where;
+    }
+
+    /// True if all other ranks leave as well within a moment: they may throw alike, as where a loss is not finite, and
+    /// then each tells its own error. Ranks that wait for this one hear of it before their deadline. A group that is
+    /// stopped, as by the death of a rank, ends the wait: all ranks have a reason.
+    TRIREME_COLD bool all_leave() noexcept {
+        state_->slot(rank()).present.store(presence::leaving, std::memory_order_release);
+        watched_deadline most(
+            deadline::in(std::min<std::chrono::duration<double>>(std::chrono::seconds(1), state_->wait_limit / 4)));
+        for (int r = 0; r < size(); ++r)
+            while (state_->slot(r).present.load(std::memory_order_acquire) < presence::leaving) {
+                state_->look_around(rank());
+                if (stopped()) return true;
+                if (most.passed()) return false;
+                std::this_thread::sleep_for(std::chrono::microseconds(200));
+            }
+        return true;
     }
 
     bool is_awaited(int r) const noexcept {

@@ -55,7 +55,8 @@ struct shown_window {
     std::atomic<std::uint64_t> bytes{0};
 };
 
-enum class presence : int { awaited, joining, here, left };
+/// The stages of a rank's membership, in their order. A rank is `leaving` while an exception takes it out of the group.
+enum class presence : int { awaited, joining, here, leaving, left };
 
 /// The data that one rank shows its peers.
 struct process_slot : step_slot<shared_progress> {
@@ -74,7 +75,7 @@ struct process_slot : step_slot<shared_progress> {
 };
 
 struct process_table {
-    static constexpr std::uint64_t layout = 0x5472697265'0005; ///< changes with what stands below
+    static constexpr std::uint64_t layout = 0x5472697265'0006; ///< changes with what stands below
     std::uint64_t magic = layout;
     std::uint64_t slot_bytes = sizeof(process_slot);
     int ranks = 0;
@@ -227,7 +228,7 @@ public:
     /// True if the process of a rank that had joined has ended; one that has left may.
     bool is_gone(int rank) noexcept {
         auto& s = slot(rank);
-        if (s.present.load(std::memory_order_acquire) != presence::here) return false;
+        if (!still_here(s)) return false;
         auto& p = peers_[static_cast<std::size_t>(rank)];
         int const process = s.process.load(std::memory_order_relaxed);
         if (p.pidfd == -1) {
@@ -348,7 +349,8 @@ public:
 private:
     /// A process that has ended may have left just before.
     static bool still_here(process_slot const& s) noexcept {
-        return s.present.load(std::memory_order_acquire) == presence::here;
+        auto const present = s.present.load(std::memory_order_acquire);
+        return present == presence::here || present == presence::leaving;
     }
 
     TRIREME_COLD void lose(int rank, char const* how) noexcept {

@@ -100,7 +100,7 @@ struct heads_in_lanes {
         for_pairs([&](std::size_t t, std::size_t s) {
             auto sum = vector::load(to[t][s]);
             for (std::size_t i = 0; i < values; ++i)
-                sum = multiply_add(vector::load(seen[s][i]), vector::load(looking[t][i]) * vector::all(factor), sum);
+                sum = add_product(vector::load(seen[s][i]), vector::load(looking[t][i]) * vector::all(factor), sum);
             sum.store(to[t][s]);
         });
     }
@@ -112,7 +112,7 @@ struct heads_in_lanes {
             for (std::size_t i = 0; i < values; ++i) {
                 auto sum = vector::all(0);
                 for (std::size_t s = 0; s < G::seen(t); ++s)
-                    sum = multiply_add(vector::load(p[t][s]), vector::load(seen[s][i]), sum);
+                    sum = add_product(vector::load(p[t][s]), vector::load(seen[s][i]), sum);
                 if (shares != nullptr) sum = sum * vector::load(shares[t]);
                 sum.store(to[t][i]);
             }
@@ -124,7 +124,7 @@ struct heads_in_lanes {
             for (std::size_t i = 0; i < values; ++i) {
                 auto sum = vector::all(0);
                 for (std::size_t t = G::causal ? s : 0; t < tokens; ++t)
-                    sum = multiply_add(vector::load(p[t][s]), vector::load(looking[t][i]), sum);
+                    sum = add_product(vector::load(p[t][s]), vector::load(looking[t][i]), sum);
                 sum.store(to[s][i]);
             }
     }
@@ -215,9 +215,9 @@ TRIREME_NOINLINE void attention_backward_input(portable_together k, T const* x, 
         for (std::size_t t = 0; t < G::tokens; ++t) {
             auto taken = vector::all(0); // from each, for a token's weights add up to 1
             for (std::size_t s = 0; s < G::seen(t); ++s)
-                taken = multiply_add(vector::load(p[t][s]), vector::load(by_p[t][s]), taken);
+                taken = add_product(vector::load(p[t][s]), vector::load(by_p[t][s]), taken);
             auto const share = vector::load(shares[t]), scale = share * vector::all(lanes::scale());
-            taken = taken * share;
+            taken = kept(taken * share); // never fused with the subtractions, be they in a loop or not
             for (std::size_t s = 0; s < G::seen(t); ++s)
                 (vector::load(p[t][s]) * (vector::load(by_p[t][s]) - taken) * scale).store(by_p[t][s]);
         }

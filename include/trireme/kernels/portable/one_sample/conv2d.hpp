@@ -15,8 +15,8 @@
 #include <utility>
 
 // Convolution of one sample as matrix products. A panel holds the inputs that some rows of outputs need, once per tap:
-// 64 KB at most wherever one row of one channel fits, on the stack. Registers run over outputs, or over taps for the
-// gradient of the weights.
+// 64 KB wherever one row of one channel fits, on the stack, and a megabyte with its window at most. Registers run over
+// outputs, or over taps for the gradient of the weights.
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -34,6 +34,10 @@ struct conv2d_panel {
     /// Rows of the padded input that `Rows` rows of outputs look at.
     template<std::size_t Rows>
     static constexpr std::size_t window = (Rows - 1) * G::stride + G::kernel;
+
+    /// True if the largest panel and its window have room on the stack. Else a row is so long, or a stride so much
+    /// larger than the kernel, that the kernels for any lanes compute the sample.
+    static constexpr bool fits = channels * (rows * row + window<rows> * wide) <= std::size_t{1024} * 1024 / sizeof(T);
 
     /// A copy of so many numbers is one register.
     static constexpr std::size_t tap_copy = std::bit_ceil(G::kernel);
@@ -85,7 +89,7 @@ namespace trireme::inline TRIREME_ISA {
 /// y = conv(x, w) + b with zero padding. x: C x H x W, w: O x C x K x K, b: O, y: O x OH x OW.
 /// Cost: a copy of the inputs per tap; a multiply-add per tap, padding included.
 template<class G, std::size_t Lanes, class T>
-    requires(Lanes == 1)
+    requires(Lanes == 1 && detail::conv2d_panel<G, T>::fits)
 TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
     using panel = detail::conv2d_panel<G, T>;
     panel::for_panels([&]<std::size_t Channels, std::size_t Rows>(block_length<Channels>, block_length<Rows>,
@@ -119,7 +123,7 @@ TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* 
 
 /// dx = the gradient with respect to x; overwrites dx. Scatters: the gradients of all taps of a panel, then their sums.
 template<class G, std::size_t Lanes, class T>
-    requires(Lanes == 1)
+    requires(Lanes == 1 && detail::conv2d_panel<G, T>::fits)
 TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
     using panel = detail::conv2d_panel<G, T>;
     std::memset(dx, 0, G::channels * G::height * G::width * sizeof(T));
@@ -150,7 +154,7 @@ TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T
 
 /// Adds the gradients with respect to w and b to dw and db.
 template<class G, std::size_t Lanes, class T>
-    requires(Lanes == 1)
+    requires(Lanes == 1 && detail::conv2d_panel<G, T>::fits)
 TRIREME_NOINLINE void conv2d_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
     using panel = detail::conv2d_panel<G, T>;
     for (std::size_t o = 0; o < G::out_channels; ++o) {

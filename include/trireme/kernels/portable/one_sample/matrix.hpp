@@ -52,7 +52,11 @@ template<std::size_t Rows, std::size_t Registers, std::size_t Width, product_str
         for (std::size_t i = 0; i < Rows; ++i) {
             auto const other = vector::all(a[i * S.a_row + k * S.a_column]);
 #pragma GCC unroll 32
-            for (std::size_t j = 0; j < Registers; ++j) sum[i][j] = multiply_add(other, factor[j], sum[i][j]);
+            for (std::size_t j = 0; j < Registers; ++j)
+                if constexpr (Width == 1 || Rows * Registers == 1)
+                    sum[i][j] = add_product(other, factor[j], sum[i][j]);
+                else
+                    sum[i][j] = multiply_add(other, factor[j], sum[i][j]);
         }
     }
 #pragma GCC unroll 32
