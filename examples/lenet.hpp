@@ -95,8 +95,8 @@ void print_setting(lenet_flags const& flags, std::vector<int> const& runs) {
     if (flags.reproducible != 0) std::printf(", %zu logical shards in a fixed tree", flags.reproducible);
     if (auto const l = layout_for<Trainer>(flags, runs.back()); l.stages > 1) {
         std::printf("\npipeline          %s; %zu micro-batches, %s: a device waits %.1f%% of a step",
-                    stages_text(l).c_str(), l.shards_of_device(0).size(), flags.schedule.c_str(),
-                    100 * Trainer::plan(flags.batch, l).bubble());
+                    stages_text(l).c_str(), l.shards_of_device(l.rank_with_most_shards()).size(),
+                    flags.schedule.c_str(), 100 * Trainer::plan(flags.batch, l).bubble());
     }
     std::printf("\n\n%s\n", network_table<lenet>().c_str());
 }

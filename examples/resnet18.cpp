@@ -87,8 +87,8 @@ int train(resnet18_flags const& flags) {
                 plan.devices() == 1 ? "" : "s", flags.batch);
     if (layout.stages > 1)
         std::printf("pipeline of %s; %zu micro-batches, %s: a device waits %.1f%% of a step\n",
-                    stages_text(layout).c_str(), layout.shards_of_device(0).size(), flags.schedule.c_str(),
-                    100 * plan.bubble());
+                    stages_text(layout).c_str(), layout.shards_of_device(layout.rank_with_most_shards()).size(),
+                    flags.schedule.c_str(), 100 * plan.bubble());
     std::printf("per device %s bytes; per step %s bytes between devices, %.1f GFLOP\n",
                 with_commas(plan.bytes_per_device()).c_str(), with_commas(plan.wire_bytes_per_step()).c_str(),
                 1e-9 * static_cast<double>(plan.flops_per_step()));

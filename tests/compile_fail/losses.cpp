@@ -135,8 +135,8 @@ struct trusting {
     // OF_NO_NUMBER: TRI0153 | trusting
     static void weight(auto const*) {}
 #else
-    // It takes targets of any precision, and belongs to no object:
-    static double weight(auto const* targets) { return targets[1]; }
+    // It takes targets of any precision, and belongs to no object; f64's are doubles:
+    static auto weight(auto const* targets) { return std::clamp(targets[1], 0.0, 1.0); }
 #endif
     static void forward(auto const& io) { io.loss[0] = io.target(0, 1) * (io.x(0, 0) - io.target(0, 0)); }
     static void backward(auto const& io) {

@@ -470,7 +470,7 @@ namespace tri0147 {
 // errors <= 1
 using program = staged<on<mesh<host, pp<2>>>, pipeline<dual_pipe_v, 3>>;
 #elif defined(FEW_SHARDS)
-// FEW_SHARDS: TRI0147 | or reproducible<fixed_tree, V> | at_least<4> | dual_pipe_v | 2
+// FEW_SHARDS: TRI0147 | times the number of replicas, in reproducible<fixed_tree, V> | at_least<4> | dual_pipe_v | 2
 // errors <= 1
 using program = staged<on<mesh<host, pp<2>>>, pipeline<dual_pipe_v>, reproducible<fixed_tree, 2>>;
 #else

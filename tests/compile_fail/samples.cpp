@@ -3,6 +3,7 @@
 // Samples: what a trainer learns from.
 // On the page: samples
 #include "prelude.hpp"
+#include <trireme/readers.hpp>
 
 namespace tri0099 {
 // Numbers alone do not say where one sample ends, and what is to be learnt of it.
@@ -92,6 +93,10 @@ inline std::size_t trained([[maybe_unused]] std::vector<float> numbers, [[maybe_
     // PREDICTED_WITHOUT_A_NAME: TRI0156
     // errors <= 1
     samples_in_memory const samples(std::move(numbers), {4});
+#elif defined(TOKENS_WITHOUT_A_NAME)
+    // TOKENS_WITHOUT_A_NAME: TRI0156
+    // errors <= 1
+    token_windows const samples(std::vector<int>(64), 4, 3);
 #else
     owned_samples const samples(std::move(numbers), make_shape(4), std::move(labels), 3);
 #endif
@@ -128,7 +133,7 @@ namespace tri0149 {
 // `fit` and `train` have no default: one epoch is seldom meant.
 inline double learn(my_trainer<>& t, labelled_images const& learnt, [[maybe_unused]] labelled_images const& tested) {
 #if defined(ONE_SET)
-    // ONE_SET: TRI0149 | training_set{learnt, labelled_images{}} | gets< | labelled_images
+    // ONE_SET: TRI0149 | training_set{learnt} | gets< | labelled_images
     // errors <= 1
     return t.train(learnt, {.epochs = 10}).loss;
 #elif defined(ONE_SET_WITHOUT_OPTIONS)

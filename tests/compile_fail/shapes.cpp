@@ -379,6 +379,28 @@ struct odd {
     static void evaluate(auto const& io) { forward(io); }
 };
 auto const cost = trainer<network<input<8>, linear<4>, odd, linear<4>>, cross_entropy, sgd>::plan(batch{64});
+// A check of gradients looks at the description, too.
+struct negated {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+#if defined(LARGER_IN_A_CHECK)
+        // LARGER_IN_A_CHECK: TRI0152 | as many values as the input | gets< | negated
+        // errors <= 1
+        d.output = make_shape(2 * in.size());
+#endif
+        d.execution.in_place = true;
+        d.execution.backward_reads_input = d.execution.backward_reads_output = false;
+        return d;
+    }
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = -io.x[i];
+    }
+    static void backward_input(auto const& io) {
+        for (std::size_t i = 0; i < io.dx.size(); ++i) io.dx[i] = -io.dy[i];
+    }
+};
+inline bool right() { return check_gradients<negated, input<8>>().ok(); }
 } // namespace tri0152
 
 namespace tri0150 {

@@ -59,6 +59,7 @@ TEST_SUITE("data/samples_in_memory") {
         CHECK(owned_samples(x, {784}, y, 10).inputs().shape == make_shape(784));
         CHECK(owned_samples(x, {784}, y, {1}).classes() == 0);
         CHECK(owned_samples(x, {784}, tags, {2}, 3).classes() == 3);
+        CHECK(owned_samples(x, {784}, y, 10, {}).classes() == 10); // without names
         CHECK(owned_samples(x, {784}, x, {784}).targets().shape == make_shape(784));
         CHECK(owned_samples(x, {4, 196}).inputs().shape == make_shape(4, 196));
         CHECK(owned_samples(x, {784}, y, 2, {"no", "yes"}).class_names().size() == 2);

@@ -138,8 +138,7 @@ std::string undisturbed_loss() {
 
 TEST_SUITE("processes/failures") {
     TEST_CASE("a rank that is killed, wherever it is, is named by all others long before the deadline; a restart gives "
-              "the bits "
-              "of a run without it") {
+              "the bits of a run without it") {
         watchdog const guard("killed");
         auto const want = undisturbed_loss();
         REQUIRE(!want.empty());
@@ -399,50 +398,57 @@ TEST_SUITE("processes/failures") {
     }
 
     TEST_CASE("a rank that leaves after its last message, while another looks round for it, is no rank lost") {
-        auto const place = meeting_place::create(2);
-        auto& other = place.table().slot(1);
-        for (int r = 0; r < 2; ++r) {
-            place.table().slot(r).process = getpid();
-            place.table().slot(r).present = processes::presence::here;
+        using processes::presence;
+        for (auto const gone : {presence::left, presence::leaving}) { // leaving: with an exception
+            auto const place = meeting_place::create(2);
+            auto& other = place.table().slot(1);
+            for (int r = 0; r < 2; ++r) {
+                place.table().slot(r).process = getpid();
+                place.table().slot(r).present = presence::here;
+            }
+            auto const s = std::make_shared<looking_state>(place, 0, 20s, levels{});
+            step_counting<looking_state> me(s, 0);
+            looking_state::counter sent;
+            auto const wait = [&](std::uint32_t count) { me.wait_for(sent, count, 1, {"receive", "test", 0}); };
+            s->before_a_look = [&] { // rank 0 has seen that nothing is there yet
+                sent.advance_to(1);
+                other.present = gone;
+            };
+            wait(1);
+            CHECK(!s->stopped());
+            // and not if it leaves while rank 0 asks for the count
+            auto const asks = [&](bool come) {
+                other.present = presence::here;
+                place.table().slot(0).waits_for = 1;
+                s->processes::state::look_around(0, [&] {
+                    other.present = gone;
+                    return come;
+                });
+                return s->stopped().load();
+            };
+            for (bool const come : {true, false}) CHECK(!asks(come));
+            other.present = gone;
+            auto const words = gone == presence::left ? "rank 1 (process " : "device 1: an exception outside of its";
+            CHECK_THROWS_WITH(wait(2), doctest::Contains(words));
+            if (gone == presence::left) CHECK_THROWS_AS(wait(2), peer_lost_error);
         }
-        auto const s = std::make_shared<looking_state>(place, 0, 20s, levels{});
-        step_counting<looking_state> me(s, 0);
-        looking_state::counter sent;
-        s->before_a_look = [&] { // rank 0 has seen that nothing is there yet
-            sent.advance_to(1);
-            other.present = processes::presence::left;
-        };
-        me.wait_for(sent, 1, 1, {"receive", "test", 0});
-        CHECK(!s->stopped());
-        // and not if it leaves while rank 0 asks for the count
-        auto const asks = [&](bool come) {
-            other.present = processes::presence::here;
-            place.table().slot(0).waits_for = 1;
-            s->processes::state::look_around(0, [&] {
-                other.present = processes::presence::left;
-                return come;
-            });
-            return s->stopped().load();
-        };
-        CHECK(!asks(true));
-        CHECK(!asks(false));
-        other.present = processes::presence::left;
-        CHECK_THROWS_WITH_AS(me.wait_for(sent, 2, 1, {"receive", "test", 0}), doctest::Contains("rank 1 (process "),
-                             peer_lost_error);
     }
 
     TEST_CASE("an exception on a rank, in a collective or out of the group, reaches all") {
         watchdog const guard("exceptions");
-        for (bool const outside : {false, true}) {
+        enum class thrown { inside, outside, late }; // late: as the deadline of the others comes near
+        for (auto const how : {thrown::inside, thrown::outside, thrown::late}) {
+            bool const outside = how != thrown::inside;
             auto const place = meeting_place::create(3);
             forked_ranks all(3, [&](int rank) {
-                processes::group g(place, rank, 20s);
+                processes::group g(place, rank, how == thrown::late ? 3s : 20s);
                 g.run([&](comm& c) {
                     std::vector<float> x(10);
                     all_reduce<ring>(c, x);
                     if (rank == 1 && !outside) throw std::runtime_error("the oar is broken");
                     if (!(rank == 1 && outside)) all_reduce<ring>(c, x);
                 });
+                if (how == thrown::late) std::this_thread::sleep_for(2400ms);
                 throw std::logic_error("the hull is broken");
             });
             auto const& o = all.wait(10s);

@@ -126,6 +126,10 @@ template<class Layer>
 using before_a_function = trainer<network<input<1, 28, 28>, avg_pool2d<7>, flatten, Layer, sigmoid, linear<10>>,
                                   cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, precision<f64>>;
 template<class Layer>
+using tied_before_a_function =
+    trainer<network<input<1, 28, 28>, avg_pool2d<7>, flatten, linear<8>, Layer, tied<3>, sigmoid, linear<10>>,
+            cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, precision<f64>>;
+template<class Layer>
 using with = network<input<1, 28, 28>, avg_pool2d<7>, conv3<3>, Layer, residual<conv3<3>, Layer>, flatten, linear<10>>;
 template<class Layer>
 using training_with = trainer<with<Layer>, cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, precision<f64>>;
@@ -145,6 +149,24 @@ TEST_SUITE("rehearsed/fused") {
         auto const own = trained<before_a_function<linear_by_itself>>();
         CHECK(trained<before_a_function<derived_linear>>() == own);
         CHECK(trained<before_a_function<linear<8>>>() != own);
+        auto const tied_own = trained<tied_before_a_function<linear_by_itself>>();
+        CHECK(trained<tied_before_a_function<derived_linear>>() == tied_own);
+    }
+
+    TEST_CASE("a shard without samples goes through many norms as nothing") {
+        using net =
+            network<input<1, 4, 4>, repeat<20, conv2d<1, kernel<1>>, batch_norm<per_shard>>, flatten, linear<2>>;
+        auto const after = []<class Device>(Device) {
+            trainer<net, cross_entropy, sgd, on<mesh<Device, dp<1>>>, reproducible<fixed_tree, 8>> t{{.batch = 16}};
+            t.load_parameters(std::vector<float>(net::parameters, 1.0f));
+            std::vector<float> pixels(16 * 3);
+            for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>(i % 7) / 7;
+            std::vector<int> const labels{0, 1, 0};
+            t.step(samples_in_memory(pixels, make_shape(1, 4, 4), labels, 2));
+            return t.gather_parameters();
+        };
+        on_stage const as_usual;
+        CHECK(test_support::apart(after(rehearsal{}), after(host{})) < 1e-3);
     }
 
     TEST_CASE("losses, parameters and statistics are the host's, of shards and of the whole batch") {

@@ -10,6 +10,8 @@
 #include <support/predicting.hpp>
 
 #include <cmath>
+#include <type_traits>
+#include <vector>
 
 namespace rehearsed_predictions_test {
 using namespace trireme;
@@ -55,6 +57,17 @@ TEST_SUITE("rehearsed/predictions") {
         using on_two = on<mesh<rehearsal, dp<2>>>;
         CHECK(test_support::apart(of(std::type_identity<model<norms, on_two>>{}), wanted) < 1e-5);
         CHECK(test_support::apart(of(std::type_identity<model<norms, on_two, precision<bf16>>>{}), wanted) < 0.1);
+    }
+
+    TEST_CASE("targets are not looked at, whatever their shape") {
+        on_stage const as_usual;
+        std::vector<float> const inputs(4 * 12, 0.5f), wide(60 * 12, 7.0f);
+        samples_in_memory const bare(inputs, make_shape(4)), targeted(inputs, make_shape(4), wide, make_shape(60));
+        trainer<network<input<4>, linear<2>>, mean_squared_error, sgd, on<mesh<rehearsal, dp<2>>>> t{{.batch = 8}};
+        CHECK(values_of(t.predict(targeted)) == values_of(t.predict(bare)));
+        model<network<input<4>, linear<2>>, on<mesh<rehearsal, dp<1>>>> m{{.batch = 8}};
+        m.load_parameters(t.gather_parameters());
+        CHECK(values_of(m.predict(targeted)) == values_of(m.predict(bare)));
     }
 
     TEST_CASE("a model's memory is what the plan says") {

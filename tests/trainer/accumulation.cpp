@@ -46,6 +46,13 @@ TEST_SUITE("trainer/accumulation") {
         CHECK(same_bits(apart.gather_parameters(), together.gather_parameters()));
     }
 
+    TEST_CASE("one stage takes all shards in one pass, whatever their number") {
+        using t = trainer<small, cross_entropy, sgd, on<mesh<host, dp<1>, pp<dynamic>>>, accumulate<3>,
+                          reproducible<fixed_tree, 8>>;
+        CHECK_NOTHROW(t::check({.batch = 32}, {.stages = 1}));
+        CHECK_THROWS_AS(t::check({.batch = 32}, {.stages = 2}), usage_error);
+    }
+
     TEST_CASE("micro-batches that the passes do not divide are refused, with what would fit") {
         using t = trainer<small, cross_entropy, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, accumulate<3>>;
         CHECK(t::layout_of({}, {.devices = 1, .stages = 2}).micro_batches == 24);
@@ -56,6 +63,8 @@ TEST_SUITE("trainer/accumulation") {
         CHECK_NOTHROW(t::check({}, {.devices = 1, .stages = 2, .micro_batches = 9}));
         using repeats = trainer<small, cross_entropy, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, accumulate<3>,
                                 reproducible<fixed_tree, dynamic>>;
+        CHECK_THROWS_WITH_AS(repeats::check({.batch = 8192, .logical_shards = 4096}, {.devices = 2, .stages = 2}),
+                             doctest::Contains("set logical_shards to 4092"), usage_error);
         for (std::size_t const shards : {7u, 8u, 10u}) // replicas have 3 and 4, 4 each, or 5 each
             CHECK_THROWS_WITH_AS(repeats::check({.batch = 32, .logical_shards = shards}, {.devices = 2, .stages = 2}),
                                  doctest::Contains("with accumulate<3>: the schedule runs 3 times, each over as many "

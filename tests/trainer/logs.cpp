@@ -11,6 +11,8 @@
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +22,8 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -278,6 +282,17 @@ TEST_SUITE("trainer/logs") {
             json_lines_log log(path);
             log(epoch(1, 1));
             child = ::fork();
+            if (child == 0) { // ends its copy of the log
+                {
+                    auto const copy = std::move(log);
+                }
+                ::_exit(0);
+            }
+            REQUIRE(::waitpid(child, nullptr, 0) == child);
+            files::expect_data_error([&] { json_lines_log{path}(epoch(9, 9)); }, path, 0, "another log writes");
+            log(epoch(2, 2));
+            CHECK(split(files::text_of(path), '\n').size() == 2);
+            child = ::fork();
             if (child == 0) { // has the file open until the test is over
                 char end;
                 ::close(held[1]);
@@ -289,6 +304,34 @@ TEST_SUITE("trainer/logs") {
         ::close(held[0]), ::close(held[1]);
         REQUIRE(child > 0);
         CHECK(::waitpid(child, nullptr, 0) == child);
+    }
+
+    TEST_CASE("logs that begin to append to an empty file at once write one line of names") {
+        files::folder const folder;
+        constexpr int logs = 3, rounds = 300;
+        std::vector<std::string> paths;
+        for (int i = 0; i < rounds; ++i) paths.push_back(folder.path("log" + std::to_string(i)));
+        std::atomic<int> ready = 0;
+        std::vector<std::string> said(logs);
+        auto const append = [&](int thread) {
+            auto const fault = test_support::fault_of([&] {
+                for (int i = 0; i < rounds; ++i) {
+                    csv_log log(paths[static_cast<std::size_t>(i)], {.steps = true, .append = true});
+                    ++ready;
+                    while (ready < logs * (i + 1)) std::this_thread::yield();
+                    log(step(1, 1));
+                }
+            });
+            said[static_cast<std::size_t>(thread)] = fault.what;
+        };
+        std::vector<std::thread> threads;
+        for (int i = 0; i < logs; ++i) threads.emplace_back(append, i);
+        for (auto& thread : threads) thread.join();
+        for (auto const& text : said) CHECK(text == "");
+        std::string wanted = "epoch,batch,batches,loss,samples,seconds\n";
+        for (int i = 0; i < logs; ++i) wanted += "1,1,3,1,10,0.5\n";
+        CHECK(
+            std::all_of(paths.begin(), paths.end(), [&](auto const& path) { return files::text_of(path) == wanted; }));
     }
 
     TEST_CASE("a log goes on behind whole lines, and a table behind rows of its own columns") {
@@ -357,6 +400,17 @@ TEST_SUITE("trainer/logs") {
                 REQUIRE(lines.size() == rows + 2);
                 for (std::size_t i = 1; i < lines.size(); ++i) CHECK(lines[i] + "\n" == text);
             }
+        auto const shared = folder.path("shared");
+        csv_log first(shared, {.steps = true, .append = true}), second(shared, {.steps = true, .append = true});
+        first(step(2, 0.5)), second(step(2, 0.5));
+        {
+            files::file_limit const little(41 + 2 * 15 + 4);
+            files::expect_data_error([&] { first(step(2, 0.5)); }, shared, 41 + 2 * 15, "has room");
+        }
+        second(step(2, 0.5));
+        CHECK(split(files::text_of(shared), '\n') ==
+              std::vector<std::string>{"epoch,batch,batches,loss,samples,seconds", "1,2,3,0.5,20,1", "1,2,3,0.5,20,1",
+                                       "1,2,3,0.5,20,1"});
         files::folder const other;
         tensorboard_log board(other.path(), {.steps = true});
         board(step(1, 1));

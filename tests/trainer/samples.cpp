@@ -310,8 +310,19 @@ TEST_SUITE("trainer/samples") {
             CHECK(refusal([&] { t.predict(samples()); }) == "");
         }
         std::vector<std::uint8_t> const pixels(3 * 8, 255);
+        struct scaled {
+            samples_in_memory of;
+            std::size_t size() const { return of.size(); }
+            sample_rows inputs() const { return of.inputs(); }
+            sample_rows targets() const {
+                auto rows = of.targets();
+                rows.scale = 1 / 255.0f; // the product is 1 in float, and more in double
+                return rows;
+            }
+        };
         samples_in_memory const bytes(inputs, make_shape(6), pixels, make_shape(3));
         CHECK(says(refusal([&] { t.step(bytes); }), {"target 0 of sample 0 is 255,"}));
+        CHECK(std::isfinite(t.step(scaled{bytes}).loss));
     }
 
     TEST_CASE("an epoch on a mapped file takes no memory for its samples") {

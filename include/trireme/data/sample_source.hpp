@@ -209,6 +209,12 @@ public:
     std::shared_ptr<void const> const& holder() const noexcept { return holder_; }
     /// True if numbers lie in a mapped file, and a view of them can hold it.
     bool stays_mapped() const noexcept { return holder_ != nullptr && (inputs_.mapped || targets_.mapped); }
+    /// The inputs alone.
+    sample_set without_targets() const {
+        auto all = *this;
+        all.targets_ = {};
+        return all;
+    }
     bool has_both() const noexcept { return inputs_.data != nullptr && targets_.data != nullptr; }
 
     /// The samples as epoch `epoch` of a training sees them: windows of tokens begin elsewhere in each, drawn from the

@@ -80,12 +80,13 @@ public:
     /// Numbers in vectors, sample by sample, and labels of this shape for each: classes in [0, classes), or the label
     /// that losses are to ignore.
     /// Errors: usage_error as for samples_in_memory.
-    template<sample_number X, sample_number Y>
+    template<sample_number X, sample_number Y, detail::number_of_classes Classes>
         requires std::integral<Y>
     owned_samples(std::vector<X> inputs, shape const& of_input, std::vector<Y> labels, shape const& of_labels,
-                  std::size_t classes, int ignored = no_label) {
+                  Classes classes, int ignored = no_label) {
         auto numbers = std::make_shared<storage<X, Y> const>(storage<X, Y>{std::move(inputs), std::move(labels)});
-        samples_in_memory const view(numbers->inputs, of_input, numbers->targets, of_labels, classes, ignored);
+        samples_in_memory const view(numbers->inputs, of_input, numbers->targets, of_labels,
+                                     static_cast<std::size_t>(classes), ignored);
         *this = owned_samples(numbers, view.size(), view.inputs(), view.targets());
     }
 

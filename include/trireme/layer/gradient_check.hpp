@@ -65,7 +65,7 @@ struct incomplete_layer_rule {
     static_assert(
         rule_holds<Where...>,
         "TRI0139: this layer lacks a function that its description asks for: forward, backward_input, and with "
-        "parameters backward_weights; one of them is missing, misspelt or not static");
+        "parameters backward_weights; one of them, or an `evaluate` that it has, is missing, misspelt or not static");
 };
 
 namespace detail::inline TRIREME_ISA {
@@ -302,7 +302,10 @@ inline namespace TRIREME_ISA {
 template<class Layer, class Input, class Kernels = host::kernels>
 gradient_report check_gradients(std::uint64_t seed = 1) {
     if constexpr (layer<Layer> && !layer_on<Layer, Input>) {
-        static constexpr incomplete_layer_rule<gets<Layer>> refused{};
+        constexpr auto in = Input::extents::shape;
+        static constexpr std::conditional_t<detail::is_possible(Layer::describe(in), in),
+                                            incomplete_layer_rule<gets<Layer>>, description_rule<gets<Layer>>>
+            refused{};
         return (void)refused, gradient_report{};
     } else if constexpr (detail::checked_as_network<Layer, Input>())
         return detail::check_network_gradients<Layer, Input, Kernels>(seed);

@@ -14,6 +14,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 namespace trireme {
@@ -76,8 +77,9 @@ struct layer_description {
     flops_t backward_weights_flops = 0;                      ///< FLOPs of backward_weights
     int parameter_count = 0;                                 ///< parameter tensors, at most max_parameter_tensors
     parameter_tensor parameters[max_parameter_tensors] = {}; ///< the first parameter_count of them count
-    int channel_bias = -1; ///< number of the bias among its tensors, added last, to all values of a channel; -1: none
-    int buffer_count = 0;  ///< buffers, at most max_buffer_tensors
+    int channel_bias =
+        -1; ///< number of its last tensor, if that is a bias added last, to all values of a channel; -1: none
+    int buffer_count = 0;                              ///< buffers, at most max_buffer_tensors
     parameter_tensor buffers[max_buffer_tensors] = {}; ///< running statistics: kept, saved and agreed on, not trained
     std::size_t kept = 0;                              ///< numbers per shard, kept from forward to backward
     /// Bytes per sample that a forward kernel may save for the way back, which then reads them instead of the input.
@@ -233,8 +235,9 @@ concept described_by_the_compiler = requires { typename std::bool_constant<L::de
 /// forward writes a number for each sample there, and backward_input adds its gradient times `io.place.loss_weight` to
 /// what comes from dy. Outside of training there is no such term.
 /// A layer may name the one that computes in rows tied to its own, which has the same parameters: `using tied_as`.
-/// A layer's `takes_narrow` and `function` count only if it names itself, `using itself = relu`: a layer that derives
-/// from it has another name, and functions of its own.
+/// A layer's `takes_narrow` and `function` count only if it names itself, `using itself = relu`, and so does what its
+/// description says of its kernels and its neighbours' (detail::description_in_row): a layer that derives from it has
+/// another name, and functions of its own.
 /// If `describe` refuses some inputs, it has a rule that says so: `template<class Where, class In> using refusal`.
 /// Layers store nothing: whatever they need is in the views, so the same code runs on any slice of any device.
 template<class L>
@@ -254,8 +257,9 @@ template<class... Where>
 struct description_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0152: the description of this layer asks for what cannot be: a layer has at most 8 parameter "
-                  "tensors and 2 buffers, and 3 phases each way; its channel_bias is the number of one of its tensors, "
-                  "or -1; what it exchanges after a phase lies among the numbers `kept`; and with `view` or `in_place` "
+                  "tensors and 2 buffers, and 3 phases each way; its channel_bias is the number of its last "
+                  "parameter tensor, or -1; what it exchanges after a phase lies among the numbers `kept`; and with "
+                  "`view` or `in_place` "
                   "its output has as many values as the input");
     static_assert(max_parameter_tensors == 8 && max_buffer_tensors == 2 && max_exchanges == 2);
 };
@@ -314,7 +318,8 @@ struct evaluate_of {
 /// True if a description keeps to its arrays, and what it says of memory is so on such an input.
 constexpr bool is_possible(layer_description const& d, shape const& input) noexcept {
     bool all = d.parameter_count >= 0 && d.parameter_count <= max_parameter_tensors && d.buffer_count >= 0 &&
-               d.buffer_count <= max_buffer_tensors && d.channel_bias >= -1 && d.channel_bias < d.parameter_count;
+               d.buffer_count <= max_buffer_tensors &&
+               (d.channel_bias == -1 || (d.channel_bias >= 0 && d.channel_bias + 1 == d.parameter_count));
     if (d.execution.view || d.execution.in_place) all = all && d.output.size() == input.size();
     for (auto const* way : {&d.forward, &d.backward}) {
         all = all && way->phases >= 0 && way->exchanges() <= max_exchanges;

@@ -141,10 +141,14 @@ concept names_weight =
 
 template<class Loss, class Target>
 struct weighing_of {
-    static constexpr bool value = weighs<Loss, Target>;
-    static constexpr std::conditional_t<names_weight<Loss> && !value,
-                                        loss_weight_rule<gets<Loss>, wants<Target const*>>, no_rule>
+    static constexpr bool value = false;
+    static constexpr std::conditional_t<names_weight<Loss>, loss_weight_rule<gets<Loss>, wants<Target const*>>, no_rule>
         checked{};
+};
+template<class Loss, class Target>
+    requires weighs<Loss, Target>
+struct weighing_of<Loss, Target> {
+    static constexpr bool value = true;
 };
 
 /// True for losses that weigh samples by their targets.
@@ -225,12 +229,12 @@ constexpr bool has_loss_functions() {
     } else if constexpr (!L::describe(Out::shape).accepts) {
         return requires { typename L::template refusal<Out>; };
     } else {
-        constexpr bool weighs_some = weighs<L, target_t<L, Out, float>> || weighs<L, target_t<L, Out, double>>;
-        constexpr bool all = requires(loss_io<float, float, L, Out, 1, kernel_context> const& io) {
+        return requires(loss_io<float, float, L, Out, 1, kernel_context> const& io) {
             L::forward(io);
             L::backward(io);
+            // one after the other: a body that is made to find out its type may be right for one precision alone
+            requires weighs<L, target_t<L, Out, float>> || weighs<L, target_t<L, Out, double>> || !names_weight<L>;
         };
-        return all && (weighs_some || !names_weight<L>);
     }
 }
 

@@ -129,12 +129,14 @@ struct row_writer {
     }
 };
 
-/// The description of a layer in a row. A layer that derives from another may have functions of its own, which do no
-/// work of their neighbours.
-template<layer L>
-constexpr layer_description description_in_row(shape in) noexcept {
-    auto d = L::describe(in);
-    if (!names_itself<L>) d.execution.applies = d.execution.adds = d.execution.subtracts_means = false;
+/// The part of a layer's description that counts in a row. A layer that derives from another may have functions of its
+/// own, which do no work of their neighbours, have none done by them, and add to gradients.
+template<class L>
+constexpr layer_description description_in_row(layer_description d) noexcept {
+    if (names_itself<L>) return d;
+    d.channel_bias = -1;
+    auto& e = d.execution;
+    e.applies = e.adds = e.subtracts_means = e.stores_gradients = false;
     return d;
 }
 
@@ -142,9 +144,9 @@ template<class U>
 struct unit_rows {
     static constexpr void write(row_writer& to) {
         if constexpr (layer<U>) {
-            auto const d = description_in_row<U>(to.now);
+            auto const d = U::describe(to.now);
             bool const right = is_possible(d, to.now) && !forgets_parameters<U>(d) && to.takes(d);
-            to.add(right ? d : refused(to.now));
+            to.add(right ? description_in_row<U>(d) : refused(to.now));
         } else {
             to.add(refused(to.now));
         }
@@ -188,10 +190,12 @@ struct unit_rows<tied_layer<Row, Owner>> {
     }
     static constexpr void write(row_writer& to) {
         auto const& owner = to.rows[Row];
-        auto const d = tied_layer<Row, Owner>::describe(to.now);
+        using layer = typename tied_layer<Row, Owner>::layer;
+        auto const d = layer::describe(to.now);
         bool const takes =
             layer_tied_to<Owner>::is_another ? d.has_parameters_of(owner.description) : owner.input == to.now;
-        to.add(can_share(owner) && takes && is_possible(d, to.now) && to.takes(d) ? d : refused(to.now), Row);
+        bool const right = can_share(owner) && takes && is_possible(d, to.now) && to.takes(d);
+        to.add(right ? description_in_row<layer>(d) : refused(to.now), Row);
     }
 };
 

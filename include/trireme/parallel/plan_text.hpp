@@ -105,7 +105,7 @@ TRIREME_COLD inline std::string to_string(training_plan const& p) {
     line("batch", with_commas(p.batch.samples) + (p.batch.samples == 1 ? " sample on " : " samples on ") + devices);
     auto const own = p.memory();
     if (p.layout.stages > 1) line("stages", std::to_string(p.layout.stage_count()));
-    if (p.layout.stages > 1 && own.gradients != 0) { // a model has no backward pass
+    if (p.layout.stages > 1) {
         char bubble[32];
         std::snprintf(bubble, sizeof bubble, "%.1f%% of a step", 100 * p.bubble());
         line("bubble", bubble);

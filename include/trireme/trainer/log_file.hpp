@@ -6,16 +6,20 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/path.hpp>
 #include <trireme/core/regular_file.hpp>
+#include <trireme/device/host/own_process.hpp>
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -56,7 +60,8 @@ public:
     log_file(log_file const&) = delete;
     log_file& operator=(log_file const&) = delete;
     ~log_file() {
-        if (begun_) ::flock(file_.number, LOCK_UN); // a process that was forked may have it open
+        // a process that was forked may have the file open; its copy of this log has the same lock, and leaves it alone
+        if (begun_ && begun_->is_this()) unlock();
     }
 
     void add(std::string_view record) {
@@ -69,12 +74,47 @@ private:
     /// Keeps other logs off the file, until this one ends: what one writes, others would overwrite. File systems that
     /// have no locks go without.
     TRIREME_COLD void begin() {
-        if (append_) check_content(); // others may have begun the file meanwhile
-        if (::flock(file_.number, (append_ ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-            throw data_error(path_, "another log writes this file, of this program or of another: pass a path of its "
-                                    "own for each log");
-        if (!append_ && ::ftruncate(file_.number, 0) != 0) fail("the log cannot be emptied", errno);
-        begun_ = true;
+        try {
+            if (append_)
+                begin_appending();
+            else if (!lock(LOCK_EX))
+                refuse();
+            else if (::ftruncate(file_.number, 0) != 0)
+                fail("the log cannot be emptied", errno);
+        } catch (...) {
+            unlock();
+            throw;
+        }
+        begun_.emplace();
+    }
+
+    /// Logs that append share a lock. The lock of one log alone covers the look at an empty file and the names that it
+    /// is to begin with: two logs whose first records meet would both write them. A log that goes from one lock to the
+    /// other has none for a moment, in which the file may change, and so it looks again. Another log's own lock ends
+    /// within the tries, unless that log replaces the file.
+    void begin_appending() {
+        for (int tries = 0; tries < 300; ++tries) {
+            if (lock(LOCK_EX)) {
+                check_content();
+                if (size_ == 0) write(names_);
+            }
+            if (lock(LOCK_SH)) { // also where others append, which keep the first lock from this one
+                check_content();
+                if (size_ != 0 || names_.empty()) return;
+            }
+            unlock(); // so that one of two such logs gets the lock of one alone
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        refuse();
+    }
+
+    /// False if another log's lock forbids it; then this log has none.
+    bool lock(int kind) const noexcept { return ::flock(file_.number, kind | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+    void unlock() const noexcept { ::flock(file_.number, LOCK_UN); }
+
+    [[noreturn]] TRIREME_COLD void refuse() const {
+        throw data_error(path_, "another log writes this file, of this program or of another: pass a path of its own "
+                                "for each log");
     }
 
     TRIREME_COLD void check_content() {
@@ -103,7 +143,7 @@ private:
     }
 
     void write(std::string_view text) {
-        auto const begin = size_;
+        auto begin = size_;
         while (!text.empty()) {
             auto const done = ::write(file_.number, text.data(), text.size());
             if (done < 0 && errno == EINTR) continue;
@@ -112,7 +152,10 @@ private:
                 cut_off(begin);
                 fail("writing the log fails", why);
             }
-            size_ += static_cast<std::uint64_t>(done);
+            auto const bytes = static_cast<std::uint64_t>(done);
+            auto const end = append_ ? static_cast<std::uint64_t>(::lseek(file_.number, 0, SEEK_CUR)) : size_ + bytes;
+            if (end - bytes != size_) begin = end - bytes; // other logs have appended before it
+            size_ = end;
             text.remove_prefix(static_cast<std::size_t>(done));
         }
     }
@@ -132,10 +175,11 @@ private:
     }
 
     std::string path_;
-    bool append_, begun_ = false;
+    bool append_;
     std::string_view names_;
     descriptor file_;
-    std::uint64_t size_ = 0;
+    std::uint64_t size_ = 0;           ///< the end of this log's last record, or of what it has found
+    std::optional<own_process> begun_; ///< the process that has locked the file
 };
 
 /// One record of a text log, without allocation. Numbers are in the fewest digits that tell them from all others.

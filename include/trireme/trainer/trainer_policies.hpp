@@ -303,6 +303,7 @@ constexpr auto broken_common_rule() {
         return pack<
             pipeline_shards_rule<gets<typename answers::mesh>, gets<typename answers::pipelining>, gets<repeat>>>{};
     else if constexpr (answers::has_stages && answers::accumulation::parts > 1 &&
+                       (answers::micro_batches > 0 || answers::stages > 1) && // a single device takes all in one pass
                        (answers::known_micro_batches > 0
                             ? answers::known_micro_batches % answers::accumulation::parts != 0
                             : shards > 0 && answers::replicas > 0)) // not as many each: N divides only some

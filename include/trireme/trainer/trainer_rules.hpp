@@ -409,6 +409,13 @@ struct stage_limits {
     bool (*cuts_wrongly)(int stages) = nullptr;
 };
 
+/// The logical shards that all replicas and passes divide, next to those of a layout.
+inline std::size_t fitting_shards(parallel_layout const& l) noexcept {
+    auto const of_all = static_cast<std::size_t>(l.passes) * static_cast<std::size_t>(l.replicas);
+    auto const more = round_up(l.logical_shards, of_all);
+    return more <= max_logical_shards ? more : more - of_all;
+}
+
 /// The rules of pipelines, for layouts that the compiler does not know. Throws usage_error.
 TRIREME_COLD inline void check_stages(parallel_layout const& l, stage_limits const& limits) {
     auto const number = [](auto n) { return std::to_string(n); };
@@ -428,12 +435,10 @@ TRIREME_COLD inline void check_stages(parallel_layout const& l, stage_limits con
     auto const parts = static_cast<std::size_t>(l.passes);
     for (int const rank : {0, l.rank_with_most_shards()}) // replicas have as many logical shards, or one less
         if (auto const n = l.shards_of_device(rank).size(); n % parts != 0)
-            throw usage_error(
-                "micro_batches = " + number(n) + " with accumulate<" + number(parts) + ">: the schedule runs " +
-                number(parts) + " times, each over as many micro-batches; " +
-                (l.reproducible() ? "set logical_shards to " +
-                                        number(round_up(l.logical_shards, parts * static_cast<std::size_t>(l.replicas)))
-                                  : "take " + number(round_up(n, parts))));
+            throw usage_error("micro_batches = " + number(n) + " with accumulate<" + number(parts) +
+                              ">: the schedule runs " + number(parts) + " times, each over as many micro-batches; " +
+                              (l.reproducible() ? "set logical_shards to " + number(fitting_shards(l))
+                                                : "take " + number(round_up(n, parts))));
         else if (auto const of = static_cast<std::size_t>(l.schedule.micro_batches); of != 0 && n != of * parts)
             throw usage_error(
                 "micro_batches = " + number(n) + ": the schedule " + l.schedule.name + " was read for " + number(of) +

@@ -55,6 +55,9 @@ TRIREME_COLD inline void check_labels(sample_rows const& rows, std::size_t sampl
     });
 }
 
+/// The largest probability as float arithmetic may give it: 255 * (1 / 255.0f).
+inline constexpr double largest_probability = 1 + static_cast<double>(std::numeric_limits<float>::epsilon());
+
 /// True if all numbers of a row are from 0 to 1. A loop without branches: rows may be as long as images.
 inline bool are_probabilities(sample_rows const& rows, std::size_t sample) {
     return with_number_of(rows.kind, [&]<class N>(N number) {
@@ -65,7 +68,7 @@ inline bool are_probabilities(sample_rows const& rows, std::size_t sample) {
         for (std::size_t k = 0; k < n; ++k) {
             std::memcpy(&number, from + k * sizeof(N), sizeof(N));
             double const p = static_cast<double>(number) * scale;
-            others |= (p >= 0 ? 0u : 1u) | (p <= 1 ? 0u : 1u);
+            others |= (p >= 0 ? 0u : 1u) | (p <= largest_probability ? 0u : 1u);
         }
         return others == 0;
     });
@@ -79,11 +82,11 @@ TRIREME_COLD inline void check_probabilities(sample_rows const& rows, std::size_
     for (std::size_t i = 0; i < samples; ++i) {
         if (are_probabilities(rows, i)) continue;
         for_each_number(rows.behind(i), 1, [&](std::size_t, std::size_t k, double target) {
-            if (target >= 0 && target <= 1) return;
+            if (target >= 0 && target <= largest_probability) return;
             throw usage_error("target " + std::to_string(k) + " of sample " + std::to_string(i) + " is " +
                               number_text(target) + ", and " + loss() +
-                              " takes 0, 1 or a probability: correct it, scale bytes by 1 / 255, or take a loss for "
-                              "values");
+                              " takes 0, 1 or a probability: correct it, give bytes as floats up to 1, or take a "
+                              "loss for values");
         });
     }
 }
@@ -184,7 +187,7 @@ public:
     /// The samples of the next job. Throws usage_error likewise.
     void use(sample_set const& samples, bool targets = true) {
         check(samples, targets);
-        samples_ = samples;
+        samples_ = targets ? samples : samples.without_targets(); // which nobody has looked at
     }
 
     /// Throws usage_error if a step on all samples in use has no memory for them. `whole_shard`: layers or kernels take

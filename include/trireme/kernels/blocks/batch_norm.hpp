@@ -20,6 +20,7 @@ namespace trireme::blocks {
 
 /// Mean and variance (biased, over `values` numbers) of a channel are known: keeps what the layer wants of them, and
 /// adds a shard's share to what becomes running statistics, with what was left out of all values (unless it is null).
+/// A shard without samples goes through the layers as zeros: it keeps no deviation, which would multiply them.
 template<class G, class T>
 TRIREME_HOST_DEVICE void keep_statistics(T* kept, T* statistics, u32 channel, accumulate_t<T> mean,
                                          accumulate_t<T> variance, double values, double share_of_shard,
@@ -32,7 +33,7 @@ TRIREME_HOST_DEVICE void keep_statistics(T* kept, T* statistics, u32 channel, ac
     to_mean = static_cast<T>(static_cast<number>(to_mean) + share * moved);
     to_variance = static_cast<T>(static_cast<number>(to_variance) + share * variance * unbiased);
     kept[channel] = static_cast<T>(mean);
-    kept[G::channels + channel] = static_cast<T>(number(1) / std::sqrt(variance + epsilon));
+    kept[G::channels + channel] = static_cast<T>(values > 0 ? number(1) / std::sqrt(variance + epsilon) : number(0));
 }
 
 /// Mean and sum of squared differences from it, of each channel. Every thread takes the mean of eight values at a time

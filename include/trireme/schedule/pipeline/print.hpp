@@ -54,7 +54,8 @@ inline std::string cell_of(stage_transfer const& m) {
 template<class F>
 void for_each_cell(step_program const& p, int role, step_task const& t, F const& f) {
     auto const cell = [&](char kind) {
-        f(std::to_string(p.stage(role, t.chunk)) + kind + std::to_string(t.micro_batch));
+        auto const stage = t.chunk < p.chunks ? std::to_string(p.stage(role, t.chunk)) : "?";
+        f(stage + kind + std::to_string(t.micro_batch));
     };
     if (goes_forward(t.kind) || t.kind == task_kind::evaluate) cell('F');
     if (t.kind == task_kind::backward || t.kind == task_kind::train) cell('B');
@@ -74,6 +75,7 @@ inline std::string words_for(step_program const& p, int role, std::size_t task) 
     auto const list = p.list(role);
     if (task >= list.size()) return "the end of its list";
     auto const& t = list[task];
+    if (t.computes() && t.chunk >= p.chunks) return "a stage that its role does not have, or a line too many";
     std::string text = name_of(t.kind);
     if (t.computes())
         text +=

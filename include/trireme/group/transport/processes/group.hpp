@@ -157,10 +157,13 @@ private:
     }
 
     /// True if all other ranks leave as well within a moment: they may throw alike, as where a loss is not finite, and
-    /// then each tells its own error. Ranks that wait for this one hear of it before their deadline. A group that is
-    /// stopped, as by the death of a rank, ends the wait: all ranks have a reason.
+    /// then each tells its own error. A group that is stopped ends the wait, for then all ranks have a reason: by the
+    /// death of a rank, or by a rank that waits for a call which this one will not make (`state::look_around`). Ranks
+    /// that only compute end it before the deadline of those that wait for them.
     TRIREME_COLD bool all_leave() noexcept {
-        state_->slot(rank()).present.store(presence::leaving, std::memory_order_release);
+        auto& mine = state_->slot(rank());
+        mine.present.store(presence::leaving, std::memory_order_seq_cst);
+        for (auto& lane : mine.lanes) lane.steps.wake(); // the ranks that wait for this one look round
         watched_deadline most(
             deadline::in(std::min<std::chrono::duration<double>>(std::chrono::seconds(1), state_->wait_limit / 4)));
         for (int r = 0; r < size(); ++r)

@@ -204,8 +204,8 @@ public:
 
     // ---- looking after peers ----
 
-    /// Stops the group if a rank is gone without having left, or if the one that this rank waits for has left and has
-    /// not come as far as the rank's slot says.
+    /// Stops the group if a rank is gone without having left, or if the one that this rank waits for has left, or is
+    /// leaving with an exception, and has not come as far as the rank's slot says.
     void look_around(int rank) noexcept {
         look_around(rank, [&] {
             auto const& mine = slot(rank_);
@@ -220,7 +220,11 @@ public:
         auto const source = slot(rank_).waits_for.load(std::memory_order_relaxed);
         if (source < 0 || source >= size()) return;
         // in this order: the other rank may come and leave at once
-        if (slot(source).present.load(std::memory_order_acquire) == presence::left && !come())
+        auto const present = slot(source).present.load(std::memory_order_acquire);
+        if (present < presence::leaving || come()) return;
+        if (present == presence::leaving) // this rank's call has no end, and so it cannot throw alike
+            stop(stop_reason::made(stop_reason::kind::failed, known_as(source), 0, taken_away));
+        else
             lose(source, "has left the group, having finished, and others still wait for it: all ranks must make the "
                          "same calls");
     }
