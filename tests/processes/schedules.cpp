@@ -50,7 +50,7 @@ void take_part(prepared const& p, int rank) {
         return;
     }
     auto const said = test_support::refusal([&] { Trainer made(p.as.options<Trainer>(), r); });
-    if (!test_support::has(said, words_of(p.by, p.as.of, segments_of_ten)))
+    if (!test_support::has(said, p.as.words_of(p.by, segments_of_ten)))
         throw std::runtime_error("no refusal by the rule" + way + ": " + said);
 }
 

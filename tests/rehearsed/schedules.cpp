@@ -55,7 +55,7 @@ void train_ten(char const* what, std::vector<combination> const& some, std::size
                     CHECK(t.agrees(trained(many, table), wanted));
                 } else {
                     auto const said = refusal([&] { Trainer made(o, r); });
-                    CHECK(has(said, words_of(by, some[i], segments_of_ten)));
+                    CHECK(has(said, t.words_of(by, segments_of_ten)));
                     CHECK(refusal([&] { Trainer::check(o, r); }) == said);
                 }
             }

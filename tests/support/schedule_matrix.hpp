@@ -77,24 +77,6 @@ inline std::string name_of(rule r) {
                                  : "dual_pipe_v: too few micro-batches";
 }
 
-/// The message with which a rule refuses a combination contains these words.
-inline std::string words_of(rule r, combination const& c, std::size_t segments) {
-    auto const stages = std::to_string(c.mesh().stages), passes = std::to_string(c.passes());
-    auto const& schedule = c.schedule().schedule;
-    if (r == rule::passes)
-        return "micro_batches = " + std::to_string(c.micro_batches()) + " with accumulate<" + passes +
-               ">: the schedule runs " + passes + " times, each over as many micro-batches; take " +
-               std::to_string(c.micro_batches() + 1);
-    if (r == rule::segments)
-        return "stages = " + stages +
-               (schedule.chunks == 1
-                    ? std::string()
-                    : ", each in " + std::to_string(schedule.chunks) + " by the schedule " + schedule.name) +
-               ": this network can be cut at " + std::to_string(segments - 1) + " places, into at most " +
-               std::to_string(segments) + " stages";
-    return "dual_pipe_v on " + stages + " stages";
-}
-
 // ---- combinations ----
 
 /// The product has all combinations of the first `sizes` positions of each axis.
@@ -185,6 +167,26 @@ struct training {
     rule refused_by(std::size_t segments) const { return rule_for(of, segments, fewest()); }
     std::size_t shards() const {
         return static_cast<std::size_t>(of.mesh().devices * of.micro_batches() - of.micro_batches() + fewest());
+    }
+    /// The message with which a rule refuses the training contains these words.
+    std::string words_of(rule by, std::size_t segments) const {
+        auto const stages = std::to_string(of.mesh().stages), passes = std::to_string(of.passes());
+        auto const& schedule = of.schedule().schedule;
+        if (by == rule::passes)
+            return "micro_batches = " + std::to_string(fewest()) + " with accumulate<" + passes +
+                   ">: the schedule runs " + passes + " times, each over as many micro-batches; " +
+                   (same_bits() ? "set logical_shards to " +
+                                      std::to_string(
+                                          round_up(shards(), static_cast<std::size_t>(of.passes() * of.mesh().devices)))
+                                : "take " + std::to_string(fewest() + 1));
+        if (by == rule::segments)
+            return "stages = " + stages +
+                   (schedule.chunks == 1
+                        ? std::string()
+                        : ", each in " + std::to_string(schedule.chunks) + " by the schedule " + schedule.name) +
+                   ": this network can be cut at " + std::to_string(segments - 1) + " places, into at most " +
+                   std::to_string(segments) + " stages";
+        return "dual_pipe_v on " + stages + " stages";
     }
     bool same_bits() const { return how != sums::as_they_come; }
 

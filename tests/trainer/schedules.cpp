@@ -53,7 +53,7 @@ void train(combination const& c, std::size_t segments, One& one, counts& seen) {
             CHECK(t.agrees(trained(many, one.data()), one.trained_as(t)));
         } else {
             auto const said = refusal([&] { Trainer made(o, r); });
-            CHECK(has(said, words_of(by, c, segments)));
+            CHECK(has(said, t.words_of(by, segments)));
             CHECK(refusal([&] { Trainer::check(o, r); }) == said);
         }
     }
