@@ -11,7 +11,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -77,8 +76,9 @@ inline constexpr bool counts_updates = [] {
 /// True for an optimizer that names none of its arrays, or each of them.
 template<class O>
 inline constexpr bool names_its_arrays = [] {
-    if constexpr (requires { std::size(O::array_names); })
-        return std::size(O::array_names) >= O::state_per_parameter;
+    if constexpr (requires { O::array_names[0]; }) // nvcc finds a template's array without a size, but by sizeof
+        return !std::is_pointer_v<std::remove_cvref_t<decltype(O::array_names)>> &&
+               sizeof(O::array_names) / sizeof(O::array_names[0]) >= O::state_per_parameter;
     else
         return !requires { O::array_names; };
 }();
