@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 #include <support/allocation_hook.hpp>
+#include <support/described.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 
@@ -81,14 +82,7 @@ void check_weights_held_once() {
 
 /// A layer that adds numbers over all devices on the way there, and others on the way back: here zeros.
 struct agrees_both_ways {
-    static constexpr layer_description describe(shape in) {
-        layer_description d;
-        d.output = in;
-        d.kept = 2 * in.size();
-        d.forward = {2, {{0, in.size()}}};
-        d.backward = {2, {{in.size(), in.size()}}};
-        return d;
-    }
+    static constexpr layer_description describe(shape in) { return test_described::sums_both_ways(in); }
     static void forward_gather(auto const& io) { begin(io, io.place.kept); }
     static void forward_agree(auto const&, int) {}
     static void forward(auto const& io) {

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <rehearsed/scale.hpp>
 #include <rehearsed/trainings.hpp>
+#include <support/described.hpp>
 #include <support/recomputing.hpp>
 
 namespace rehearsed_recompute_test {
@@ -33,13 +34,7 @@ struct one_more {
 };
 /// y = x; the running mean of 1, without an agreement.
 struct counting {
-    static constexpr layer_description describe(shape in) {
-        layer_description d;
-        d.output = in;
-        d.buffer_count = 1;
-        d.buffers[0] = {.name = "seen", .shape = make_shape(1), .init = initial::zeros};
-        return d;
-    }
+    static constexpr layer_description describe(shape in) { return test_described::one_statistic(in); }
     static void forward(auto const& io) {
         if (io.place.statistics != nullptr) io.policy.each(1, one_more{io.place.statistics});
         io.policy.each(io.x.size() * io.policy.samples(), copied{io.x.data, io.y.data});

@@ -6,6 +6,7 @@
 #include <rehearsed/scale.hpp>
 #include <rehearsed/trainings.hpp>
 #include <support/compare.hpp>
+#include <support/described.hpp>
 #include <support/fading.hpp>
 #include <support/networks.hpp>
 #include <support/promises.hpp>
@@ -43,14 +44,7 @@ struct zeroed {
 };
 /// A layer that adds numbers over all devices on the way there, and others on the way back: here zeros.
 struct agrees_both_ways {
-    static constexpr layer_description describe(shape in) {
-        layer_description d;
-        d.output = in;
-        d.kept = 2 * in.size();
-        d.forward = {2, {{0, in.size()}}};
-        d.backward = {2, {{in.size(), in.size()}}};
-        return d;
-    }
+    static constexpr layer_description describe(shape in) { return test_described::sums_both_ways(in); }
     static void forward_gather(auto const& io) { io.policy.each(2 * io.x.size(), zeroed{io.place.kept}); }
     static void forward_agree(auto const&, int) {}
     static void forward(auto const& io) {

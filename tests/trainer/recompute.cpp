@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 #include <support/arenas.hpp>
+#include <support/described.hpp>
 #include <support/recomputing.hpp>
 
 #include <cstddef>
@@ -31,13 +32,7 @@ ranges stretches_of(recomputed_rows rows) {
 
 /// y = x; the running mean of 1, which each granule adds its share to in `forward`, without an agreement.
 struct counting {
-    static constexpr layer_description describe(shape in) {
-        layer_description d;
-        d.output = in;
-        d.buffer_count = 1;
-        d.buffers[0] = {.name = "seen", .shape = make_shape(1), .init = initial::zeros};
-        return d;
-    }
+    static constexpr layer_description describe(shape in) { return test_described::one_statistic(in); }
     static void forward(auto const& io) {
         auto const& at = io.place.granule;
         if (io.place.statistics != nullptr)

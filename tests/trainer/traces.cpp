@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
+#include <support/described.hpp>
 #include <support/files.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
@@ -39,14 +40,7 @@ namespace {
 /// A layer of a user's own that takes the mean over the samples of all devices from its input, and gives the gradient
 /// on as it is, after numbers of all devices have been added there, too.
 struct centred {
-    static constexpr layer_description describe(shape in) {
-        layer_description d;
-        d.output = in;
-        d.kept = 2 * in.size();
-        d.forward = {2, {{0, in.size()}}};
-        d.backward = {2, {{in.size(), in.size()}}};
-        return d;
-    }
+    static constexpr layer_description describe(shape in) { return test_described::sums_both_ways(in); }
     static void forward_gather(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         for (std::size_t i = 0; i < io_t::input::size; ++i) {
