@@ -135,7 +135,7 @@ struct trusting {
     // OF_NO_NUMBER: TRI0153 | trusting
     static void weight(auto const*) {}
 #else
-    // It takes targets of any precision, and belongs to no object; f64's are doubles:
+    // A weight takes targets of any precision, and belongs to no object; those of f64 are doubles:
     static auto weight(auto const* targets) { return std::clamp(targets[1], 0.0, 1.0); }
 #endif
     static void forward(auto const& io) { io.loss[0] = io.target(0, 1) * (io.x(0, 0) - io.target(0, 0)); }
@@ -165,7 +165,7 @@ struct distance {
     // BACKWARD_OF_AN_OBJECT: TRI0154 | distance
     void backward(auto const& io) const { io.dx(0, 0) = 2 * io.weight[0] * (io.x(0, 0) - io.target(0, 0)); }
 #else
-    // Where the loss goes forward and backward, both leave the loss:
+    // Both functions leave the loss:
     static void backward(auto const& io) {
         forward(io);
         io.dx(0, 0) = 2 * io.weight[0] * (io.x(0, 0) - io.target(0, 0));

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <support/compare.hpp>
+#include <support/described.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -128,14 +129,7 @@ struct centred_of_four : centred {
 
 /// y = x less its mean over the samples of all shards.
 struct centred_everywhere : centred {
-    static constexpr layer_description describe(shape in) {
-        layer_description d;
-        d.output = in;
-        d.kept = 2 * in.size();
-        d.forward = {2, {{0, in.size()}}};
-        d.backward = {2, {{in.size(), in.size()}}};
-        return d;
-    }
+    static constexpr layer_description describe(shape in) { return test_described::sums_both_ways(in); }
     static void forward_agree(auto const& io, int phase) { divide(io, io.place.kept, phase); }
     static void backward_agree(auto const& io, int phase) {
         divide(io, io.place.kept + std::remove_cvref_t<decltype(io)>::input::size, phase);

@@ -480,9 +480,9 @@ private:
 
 /// Reads a csv file whole, and checks its form: quotes, number of fields, names.
 /// Errors: data_error with line and column, for a file that is missing, no regular file, empty, above 4 GiB, or not
-/// csv (data/csv_parser.hpp says what is); usage_error for a separator that cannot be one, or
-/// that is the decimal comma, too, though no field has one in quotes. Memory: a table takes at
-/// most 13 times its file (20 while it grows), samples 8 bytes for each number.
+/// csv (data/csv_parser.hpp says what is); usage_error for a separator that cannot be one, or that is the decimal
+/// comma, too, though no field has one in quotes. Memory: a table takes at most 13 times its file (20 while it grows),
+/// samples 8 bytes for each number.
 TRIREME_COLD inline csv_table read_csv(std::string const& path, csv_options options = {}) {
     detail::regular_file const file(path);
     auto content = detail::csv::parser(file, options.separator, options.header).parsed();
