@@ -78,7 +78,7 @@ template<class O>
 inline constexpr bool names_its_arrays = [] {
     if constexpr (requires { O::array_names[0]; }) // nvcc finds a template's array without a size, but by sizeof
         return !std::is_pointer_v<std::remove_cvref_t<decltype(O::array_names)>> &&
-               sizeof(O::array_names) / sizeof(O::array_names[0]) >= O::state_per_parameter;
+               sizeof(O::array_names) >= O::state_per_parameter * sizeof(O::array_names[0]);
     else
         return !requires { O::array_names; };
 }();
