@@ -68,6 +68,12 @@ TEST_SUITE("group/progress") {
         }
     }
 
+    TEST_CASE("a wait whose last look finds a reason to stop ends with it, and not late") {
+        progress p;
+        std::atomic<bool> stop{false};
+        CHECK(p.wait(1, stop, std::chrono::seconds(0), asleep_at_once, [&] { stop = true; }) == outcome::stopped);
+    }
+
     TEST_CASE("time for which the program was stopped is no part of a deadline, of one wait or of several") {
         watchdog const guard("no time");
         progress first, second, third;

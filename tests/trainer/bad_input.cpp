@@ -86,6 +86,22 @@ TEST_SUITE("trainer/bad_input") {
         CHECK(says(plan_of(max_roles + 1, one_f_one_b{}), {"stages = 65", "at most 64"}));
     }
 
+    TEST_CASE("a layout made by hand has a plan, or an error of its own") {
+        using deep = network<input<16>, linear<16>, linear<16>, linear<10>>;
+        using staged = any_stages<host, deep, cross_entropy, sgd>;
+        parallel_layout const two_by_two{.replicas = 2, .stages = 2, .micro_batches = 8};
+        auto const same = staged::layout_of({}, {.devices = 2, .stages = 2, .micro_batches = 8});
+        CHECK(staged::plan(64, two_by_two).bytes_per_device() == staged::plan(64, same).bytes_per_device());
+        CHECK(says(refusal([&] { (void)t::plan(64, two_by_two); }),
+                   {"stages = 2", "no axis pp", "on<mesh<host, dp<dynamic>, pp<dynamic>>>"}));
+        CHECK(says(refusal([] { (void)t::plan(64, {.micro_batches = 0}); }), {"micro_batches = 0", "at least 1"}));
+        CHECK(says(refusal([] { (void)t::plan(64, {.micro_batches = 65536}); }), {"micro_batches = 65536", "at most"}));
+        using cut = trainer<deep, cross_entropy, sgd, on<mesh<host, pp<dynamic>>>, stages_by<cut_before<2>>>;
+        CHECK(says(refusal([] { (void)cut::plan(64, cut::layout_of({}, {.stages = 3})); }),
+                   {"stages = 3: cut_before makes 2 stages"}));
+        CHECK(cut::plan(64, cut::layout_of({}, {.stages = 1})).parameters == deep::parameters);
+    }
+
     TEST_CASE("reproducible is refused where the floating-point environment cannot be set right") {
         using reproducible_or_not = trainer<softmax_regression, cross_entropy, sgd, initialise<sets_floats_otherwise>,
                                             reproducible<fixed_tree, dynamic>>;

@@ -276,6 +276,18 @@ constexpr void check_mesh(parallel_layout const& l) {
     if (l.replicas < 1 || l.stages < 1 || l.stages > max_roles) refuse_mesh(l);
 }
 
+[[noreturn]] TRIREME_COLD inline void refuse_micro_batches(parallel_layout const& l) {
+    throw usage_error("micro_batches = " + std::to_string(l.micro_batches) +
+                      ": a replica's share of a batch is cut into " +
+                      (l.micro_batches == 0 ? "at least 1"
+                                            : "at most " + std::to_string(max_micro_batches) +
+                                                  "; take fewer, each with more samples"));
+}
+/// The micro-batches of a layout: those that are no logical shards are one at least. Throws usage_error.
+constexpr void check_micro_batches(parallel_layout const& l) {
+    if ((l.micro_batches == 0 && !l.reproducible()) || l.micro_batches > max_micro_batches) refuse_micro_batches(l);
+}
+
 /// The numbers of a layout and a batch.
 TRIREME_COLD inline void check_numbers(parallel_layout const& l, std::size_t batch) {
     auto const number = [](auto n) { return std::to_string(n); };
@@ -293,10 +305,7 @@ TRIREME_COLD inline void check_numbers(parallel_layout const& l, std::size_t bat
             "batch = " + number(batch) + " on " + number(l.replicas) +
             " devices: a batch needs at least one sample per device; use a larger batch or no more devices than " +
             number(batch));
-    if (l.micro_batches > max_micro_batches)
-        throw usage_error("micro_batches = " + number(l.micro_batches) +
-                          ": a replica's share of a batch is cut into at most " + number(max_micro_batches) +
-                          "; take fewer, each with more samples");
+    check_micro_batches(l);
     if (l.logical_shards > max_logical_shards)
         throw usage_error("logical_shards = " + number(l.logical_shards) + ": at most " + number(max_logical_shards) +
                           " are possible");

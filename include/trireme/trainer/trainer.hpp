@@ -104,8 +104,8 @@ public:
         static_assert(sizeof(open_plan_rule<gets<Policies>..., Open...>) != 0);
         return {};
     }
-    /// The plan for a layout chosen when the program runs. Throws usage_error if it has no device, or more stages than
-    /// a pipeline or the network.
+    /// The plan for a layout chosen when the program runs, cut as the type says if it does not say how. Throws
+    /// usage_error if it has no device, no micro-batch, or more stages than the mesh, a pipeline or the network.
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
         return layouts::template plan<run_type>(b, layout);
     }

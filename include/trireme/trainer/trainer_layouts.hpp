@@ -87,13 +87,20 @@ struct trainer_layouts {
         }
     }
 
-    /// The plan of a layout that `Run` executes. Throws usage_error if it has no device, or more stages than a pipeline
-    /// or the network.
+    /// The plan of a layout that `Run` executes, which is cut as the type says if it does not say how. Throws
+    /// usage_error if it has no device, no micro-batch, or more stages than the trainer's mesh, a pipeline or the network.
     template<class Run>
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
         check_mesh(layout);
-        if constexpr (Policies::has_stages) check_stage_count(layout, segments_of<network>.count);
+        check_micro_batches(layout);
         training_plan p;
+        p.layout = layout;
+        if constexpr (Policies::has_stages) {
+            check_cut(layout, limits());
+            if (p.layout.cut == nullptr) p.layout.cut = &Policies::cut::template rows<network>;
+        } else if (layout.stages != 1) {
+            refuse_stages_without_pipeline(layout);
+        }
         p.parameters = network::parameters;
         p.arena_elements = Model::arena_elements;
         p.element_bytes = sizeof(value_type);
@@ -103,7 +110,6 @@ struct trainer_layouts {
         if constexpr (Model::trains)
             p.training_flops = network::training_flops + loss::describe(network::output_extents::shape).flops;
         p.batch = b;
-        p.layout = layout;
         p.buffers = network::buffers;
         p.flops_of = [](parallel_layout const& l, int stage) {
             auto const rows = l.rows_of(stage, network::depth);
@@ -143,10 +149,7 @@ struct trainer_layouts {
         check_numbers(layout, batch);
         if constexpr (Policies::strategy_is_chosen) check_no_compressing_strategy(layout.strategy);
         if constexpr (Policies::has_stages) {
-            using cut = typename Policies::cut;
-            auto const& segments = segments_of<network>;
-            check_stages(layout, {std::span(segments.begin).subspan(1, segments.count - 1), cut::stages,
-                                  &cuts_wrongly<network, cut>});
+            check_stages(layout, limits());
             if constexpr (!Policies::steps_proved) prove_steps(layout, Policies::transport::moves);
         }
         if constexpr (Model::trains) check_least_samples<network>(layout, batch, sample_count::batch);
@@ -157,6 +160,13 @@ struct trainer_layouts {
     }
 
 private:
+    /// The stages that the network can be cut into.
+    static constexpr stage_limits limits() {
+        using cut = typename Policies::cut;
+        auto const& segments = segments_of<network>;
+        return {std::span(segments.begin).subspan(1, segments.count - 1), cut::stages, &cuts_wrongly<network, cut>};
+    }
+
     /// True if buffers and the gradients of tied rows, which lie behind the parameters, do not travel with these: no
     /// error of a running mean may grow with the steps.
     static constexpr bool leaves_buffers = Policies::compresses && network::buffers + network::tied_gradients != 0;

@@ -397,9 +397,9 @@ TRIREME_COLD inline std::string wanted_stages(parallel_layout const& l) {
                       " places, into at most " + std::to_string(segments) +
                       " stages (not inside a residual, and a function stays with the layer before it)");
 }
-/// The number of a layout's stages, for a network of so many segments: each has one at least. Throws usage_error.
-constexpr void check_stage_count(parallel_layout const& l, std::size_t segments) {
-    if (static_cast<std::size_t>(l.stage_count()) > segments) refuse_stages(l, segments);
+[[noreturn]] TRIREME_COLD inline void refuse_stages_without_pipeline(parallel_layout const& l) {
+    throw usage_error(wanted_stages(l) + ": this trainer's mesh has no axis pp, so that each replica is one device; "
+                                         "name a mesh that has it, on<mesh<host, dp<dynamic>, pp<dynamic>>>");
 }
 
 /// The stages that a network can be cut into, whatever its type.
@@ -408,6 +408,19 @@ struct stage_limits {
     std::size_t of_cut = 0;              ///< those that a policy's cut makes; 0 for any number
     bool (*cuts_wrongly)(int stages) = nullptr;
 };
+
+[[noreturn]] TRIREME_COLD inline void refuse_cut(parallel_layout const& l, stage_limits const& limits) {
+    std::string rows;
+    for (auto const row : limits.begins) rows += (rows.empty() ? "" : ", ") + std::to_string(row);
+    throw usage_error(wanted_stages(l) + ": cut_before makes " + std::to_string(limits.of_cut) +
+                      " stages, of rows that a stage can begin with, in rising order: some of " + rows);
+}
+/// The stages of a layout are stages that a network can be cut into. Throws usage_error.
+constexpr void check_cut(parallel_layout const& l, stage_limits const& limits) {
+    if (static_cast<std::size_t>(l.stage_count()) > limits.begins.size() + 1)
+        refuse_stages(l, limits.begins.size() + 1);
+    if (l.stages != 1 && limits.cuts_wrongly(l.stage_count())) refuse_cut(l, limits);
+}
 
 /// The logical shards that all replicas and passes divide, next to those of a layout.
 inline std::size_t fitting_shards(parallel_layout const& l) noexcept {
@@ -445,13 +458,7 @@ TRIREME_COLD inline void check_stages(parallel_layout const& l, stage_limits con
                 (parts == 1 ? "" : ", and runs " + number(parts) + " times") + "; " +
                 (l.reproducible() ? "set logical_shards to " + number(of * parts * static_cast<std::size_t>(l.replicas))
                                   : "set it to " + number(of * parts)));
-    check_stage_count(l, limits.begins.size() + 1);
-    if (limits.cuts_wrongly(l.stage_count())) {
-        std::string rows;
-        for (auto const row : limits.begins) rows += (rows.empty() ? "" : ", ") + number(row);
-        throw usage_error(wanted_stages(l) + ": cut_before makes " + number(limits.of_cut) +
-                          " stages, of rows that a stage can begin with, in rising order: some of " + rows);
-    }
+    check_cut(l, limits);
 }
 
 // ---- errors of a trainer's calls, as usage_error ----

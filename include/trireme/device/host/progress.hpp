@@ -119,7 +119,10 @@ private:
                 break;
             }
             before_sleep();
-            if (until.passed()) break;
+            if (until.passed()) {
+                if (stop.load(std::memory_order_seq_cst)) result = outcome::stopped; // that last look may have found why
+                break;
+            }
             sleep_while(seen, until.left());
         }
         sleepers_.fetch_sub(1, std::memory_order_seq_cst);
