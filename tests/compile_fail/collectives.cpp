@@ -267,6 +267,17 @@ static_assert(proves<own, collective::all_reduce, 4>);
 namespace tri0052 {
 // Not every strategy makes sense for every collective: a binomial tree moves a whole buffer per message, which an
 // all-reduce can do better; a ring has no root. The words name the strategy and the collective.
+struct from_rank_0 {
+    static constexpr char const* name = "from_rank_0";
+#if defined(NO_ROOT)
+    // NO_ROOT: TRI0052: this strategy does not make this collective | strategy<from_rank_0> | and the root
+    // errors <= 1
+    static constexpr schedule broadcast(int ranks) { return direct::broadcast(ranks); }
+#else
+    static constexpr schedule broadcast(int ranks, int root) { return direct::broadcast(ranks, root); }
+#endif
+};
+void tell(threads::communicator& me, std::vector<float>& numbers) { broadcast<from_rank_0>(me, numbers); }
 #if defined(WRONG_STRATEGY)
 // WRONG_STRATEGY: TRI0052: this strategy does not make this collective | strategy<trireme::binomial_tree>
 // | asked_for<

@@ -21,7 +21,8 @@ struct strategy_makes_rule {
     static_assert(
         rule_holds<Where...>,
         "TRI0052: this strategy does not make this collective: choose one that the collective's documentation "
-        "names, or give your own a static member function of the collective's name");
+        "names, or give your own a static member function of the collective's name, which takes the number of ranks, "
+        "and the root if there is one, and returns a schedule");
 };
 
 /// A word of this message.

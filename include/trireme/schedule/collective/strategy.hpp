@@ -45,16 +45,18 @@ constexpr auto ask(A const&... a) {
     }
 }
 template<class S, collective Goal, class... A>
-inline constexpr bool answers = !std::is_void_v<decltype(ask<S, Goal>(std::declval<A const&>()...))>;
+inline constexpr bool answers = std::is_same_v<decltype(ask<S, Goal>(std::declval<A const&>()...)), schedule>;
 
 } // namespace detail
 
-/// True for a strategy that makes a collective: it has a static member function of that name, or one of those that it
-/// chooses from has.
+/// True for a strategy that makes a collective: it has a static member function of that name, which takes the ranks,
+/// and the root if there is one, and returns a schedule; or one of those that it chooses from has.
 template<class S, collective Goal>
 inline constexpr bool makes = [] {
     if constexpr (choosing_strategy<S>)
         return S::template makes_some<Goal>;
+    else if constexpr (has_root(Goal))
+        return detail::answers<S, Goal, int, int>;
     else
         return detail::answers<S, Goal, int>;
 }();
