@@ -12,6 +12,7 @@
 #include <trireme/readers.hpp>
 #include <trireme/trireme.hpp>
 
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 
@@ -38,7 +39,12 @@ int main(int argc, char** argv) try {
     if (argc > 2) throw usage_error("usage: mlp [FILE]");
     auto const beside = std::filesystem::path(argv[0]).parent_path() / "flowers.csv"; // the program
     if (argc < 2) make_up(beside);
-    auto const table = read_csv(argc > 1 ? argv[1] : beside.string());
+    auto const file = argc > 1 ? argv[1] : beside.string();
+    auto const table = read_csv(file);
+    for (auto const& name : table.names())
+        if (std::isdigit(static_cast<unsigned char>(name[0])))
+            throw data_error(file,
+                             "line 1 names the columns, and " + name + " is no name: write a line of names above it");
     auto data = split(table.samples({.classes = table.names().back()}), 0.2, 1);
     standardisation const scale(data.train); // what is tested with has no part in it
     data = {scale(data.train), scale(data.test)};

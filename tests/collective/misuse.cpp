@@ -145,6 +145,27 @@ TEST_SUITE("collective/misuse: ranks that differ") {
         CHECK(has(text, "32 x f32"));
     }
 
+    TEST_CASE("a barrier of a group that has been stopped ends with an error, whatever the others have completed") {
+        watchdog const guard("stopped before");
+        for (int const ranks : {2, 3, 5}) {
+            threads::group g(ranks, std::chrono::seconds(20));
+            std::atomic<int> given_up{0}, told{0};
+            auto const add =
+                op::commutative("no sum", [](float, float) -> float { throw std::domain_error("no sum"); });
+            CHECK_THROWS_AS(g.run([&](comm& c) {
+                std::vector<float> x(10);
+                CHECK_THROWS(all_reduce<direct>(c, std::span(x), add));
+                ++given_up;
+                while (given_up < ranks) std::this_thread::yield();
+                if (c.rank() != 0) return;
+                auto const said = test_support::text_of_error<std::exception>([&] { barrier<direct>(c); });
+                told += has(said, "the group was stopped");
+            }),
+                            device_error);
+            CHECK(told == 1);
+        }
+    }
+
     TEST_CASE("a rank that calls nothing at all is late, and named") {
         watchdog const guard("absent");
         threads::group g(3, std::chrono::milliseconds(300));

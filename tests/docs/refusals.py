@@ -67,6 +67,8 @@ with tempfile.TemporaryDirectory() as name:
     expect(2, ['line 33, column 2', "'many'", 'no finite number', 'write it as'], 'mlp', table(*flowers(), '1,many,1,1,a'))
     expect(2, ['line 33', 'a field too many', 'give all lines'], 'mlp', table(*flowers(), '1,1,1,1,a,1'))
     expect(2, ['table.csv', 'the file is empty', 'write a line'], 'mlp', table())
+    expect(2, ['line 1 names the columns, and 5.1 is no name', 'write a line of names'], 'mlp',
+           table('5.1,3.5,1.4,0.2,a', *flowers()[1:]))
 
     expect(2, ['nowhere: the file cannot be opened', 'check the path'], 'use_weights', folder / 'nowhere')
     expect(2, ['table.csv', 'byte 0'], 'use_weights', table('these are no weights'))

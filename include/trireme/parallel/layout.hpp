@@ -279,9 +279,9 @@ constexpr void check_mesh(parallel_layout const& l) {
 [[noreturn]] TRIREME_COLD inline void refuse_micro_batches(parallel_layout const& l) {
     throw usage_error("micro_batches = " + std::to_string(l.micro_batches) +
                       ": a replica's share of a batch is cut into " +
-                      (l.micro_batches == 0 ? "at least 1"
-                                            : "at most " + std::to_string(max_micro_batches) +
-                                                  "; take fewer, each with more samples"));
+                      (l.micro_batches == 0
+                           ? "at least 1"
+                           : "at most " + std::to_string(max_micro_batches) + "; take fewer, each with more samples"));
 }
 /// The micro-batches of a layout: those that are no logical shards are one at least. Throws usage_error.
 constexpr void check_micro_batches(parallel_layout const& l) {

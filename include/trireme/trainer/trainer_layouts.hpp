@@ -88,7 +88,8 @@ struct trainer_layouts {
     }
 
     /// The plan of a layout that `Run` executes, which is cut as the type says if it does not say how. Throws
-    /// usage_error if it has no device, no micro-batch, or more stages than the trainer's mesh, a pipeline or the network.
+    /// usage_error if it has no device, no micro-batch, or more stages than the trainer's mesh, a pipeline or the
+    /// network.
     template<class Run>
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
         check_mesh(layout);

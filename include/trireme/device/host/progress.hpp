@@ -120,7 +120,7 @@ private:
             }
             before_sleep();
             if (until.passed()) {
-                if (stop.load(std::memory_order_seq_cst)) result = outcome::stopped; // that last look may have found why
+                if (stop.load(std::memory_order_seq_cst)) result = outcome::stopped; // the last look found out why
                 break;
             }
             sleep_while(seen, until.left());

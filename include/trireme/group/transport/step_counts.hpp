@@ -77,9 +77,11 @@ public:
         return static_cast<T*>(static_cast<void*>(state_->at(known(rank), a.id)));
     }
 
-    /// Begins a collective. Throws usage_error if the last one has not been left.
+    /// Begins a collective. Throws usage_error if the last one has not been left, and the reason if the group has been
+    /// stopped: the counts of one that was given up may be as high as this one's.
     collective_call enter(collective_call const& call) {
         require_outside(call);
+        if (state_->stopped().load(std::memory_order_relaxed)) end_here();
         state_->show_buffers(rank_, lane_, call);
         inside_ = true;
         compared_ = 0;
