@@ -222,8 +222,9 @@ private:
     void backward(std::size_t i, std::size_t g) {
         auto const& row = Network::row(i);
         if (row.is_sum() || (row.description.execution.view && !row.is_fork())) return;
-        if (i > first_trainable || row.description.parameter_count > 0) reads_of_backward(i, g);
-        if (i <= first_trainable) return;
+        bool const passes_on = first_trainable < depth && i > first_trainable;
+        if (passes_on || row.description.parameter_count > 0) reads_of_backward(i, g);
+        if (!passes_on) return;
         write(gradients, i, g);
         if (!row.description.execution.in_place) reads_of_backward(i, g);
     }

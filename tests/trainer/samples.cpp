@@ -333,6 +333,7 @@ TEST_SUITE("trainer/samples") {
             std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (" + shape + "), }";
             header.resize(117, ' ');
             files::bytes content{0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 118, 0};
+            content.reserve(128);
             content.insert(content.end(), header.begin(), header.end());
             content.push_back('\n');
             auto const path = folder.write(name, content);
