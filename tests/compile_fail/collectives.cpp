@@ -271,12 +271,13 @@ struct from_rank_0 {
     static constexpr char const* name = "from_rank_0";
 #if defined(NO_ROOT)
     // NO_ROOT: TRI0052: this strategy does not make this collective | strategy<from_rank_0> | and the root
-    // errors <= 1
+    // errors <= 2
     static constexpr schedule broadcast(int ranks) { return direct::broadcast(ranks); }
 #else
     static constexpr schedule broadcast(int ranks, int root) { return direct::broadcast(ranks, root); }
 #endif
 };
+static_assert(proves<from_rank_0, collective::broadcast, 4>);
 void tell(threads::communicator& me, std::vector<float>& numbers) { broadcast<from_rank_0>(me, numbers); }
 #if defined(WRONG_STRATEGY)
 // WRONG_STRATEGY: TRI0052: this strategy does not make this collective | strategy<trireme::binomial_tree>

@@ -5,7 +5,6 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/remembered.hpp>
-#include <trireme/core/words.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/verify.hpp>
@@ -16,29 +15,7 @@
 
 namespace trireme {
 
-template<class... Where>
-struct strategy_makes_rule {
-    static_assert(
-        rule_holds<Where...>,
-        "TRI0052: this strategy does not make this collective: choose one that the collective's documentation "
-        "names, or give your own a static member function of the collective's name, which takes the number of ranks, "
-        "and the root if there is one, and returns a schedule");
-};
-
-/// A word of this message.
-template<collective>
-struct asked_for;
-
 namespace detail {
-
-template<class Strategy, collective Goal, bool Makes>
-struct makes_check {
-    using type = no_rule;
-};
-template<class Strategy, collective Goal>
-struct makes_check<Strategy, Goal, false> {
-    using type = strategy_makes_rule<strategy<Strategy>, asked_for<Goal>>;
-};
 
 /// True for a strategy that needs no proof while a program runs: each rank does the same, whatever their number is, and
 /// tests have proved more of them than the compiler can.
@@ -69,8 +46,7 @@ constexpr std::uint64_t proof_key(int ranks, levels const& groups, int root) noe
 /// `bytes` (of the buffer) is for strategies that choose by it.
 template<class Strategy, collective Goal>
 schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}, [[maybe_unused]] bytes_t bytes = 0) {
-    using rule = typename detail::makes_check<Strategy, Goal, makes<Strategy, Goal>>::type;
-    static_assert(sizeof(rule) != 0);
+    static_assert(sizeof(detail::strategy_makes<Strategy, Goal>) != 0);
     if constexpr (!makes<Strategy, Goal>) {
         return {};
     } else if constexpr (choosing_strategy<Strategy>) {

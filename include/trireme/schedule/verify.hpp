@@ -17,6 +17,7 @@
 #include <trireme/schedule/proof/well_formed.hpp>
 
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace trireme {
@@ -177,6 +178,19 @@ struct schedule_rule<schedule_fault::elsewhere, Where...> {
 };
 
 template<class... Where>
+struct strategy_makes_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0052: this strategy does not make this collective: choose one that the collective's documentation "
+        "names, or give your own a static member function of the collective's name, which takes the number of ranks, "
+        "and the root if there is one, and returns a schedule");
+};
+
+/// A word of this message.
+template<collective>
+struct asked_for;
+
+template<class... Where>
 struct root_rule {
     static_assert(rule_holds<Where...>, "TRI0155: this strategy forgets the root that it is asked for: give the "
                                         "schedule's `root` what the collective's function got");
@@ -265,10 +279,17 @@ struct broken_schedule {
         schedule_rule<v.fault, strategy<Strategy>, devices<Ranks>, on_rank<v.rank>, at_step<v.step>, of_chunk<v.chunk>>;
 };
 
+/// `no_rule` for a strategy that makes a collective, else the rule that says so.
+template<class Strategy, collective Goal>
+using strategy_makes =
+    std::conditional_t<makes<Strategy, Goal>, no_rule, strategy_makes_rule<strategy<Strategy>, asked_for<Goal>>>;
+
 /// Finds the rule that a strategy's collective breaks for root 0, or else for root 1, which stands for all others.
 template<class Strategy, collective Goal, int Ranks>
 constexpr auto broken_rule() {
-    if constexpr (!proof_of<Strategy, Goal, Ranks>::value.ok()) {
+    if constexpr (!makes<Strategy, Goal>) {
+        return pack<strategy_makes<Strategy, Goal>>{};
+    } else if constexpr (!proof_of<Strategy, Goal, Ranks>::value.ok()) {
         return pack<typename broken_schedule<Strategy, Goal, Ranks, 0>::type>{};
     } else if constexpr (!has_root(Goal) || Ranks < 2) {
         return pack<no_rule>{};
@@ -294,7 +315,6 @@ inline constexpr verdict compiler_verdict = detail::proof_of<Strategy, Goal, Ran
 /// `no_rule` if what `Strategy` makes for `Goal` does it on `Ranks` ranks, else the rule it breaks, which does not
 /// compile.
 template<class Strategy, collective Goal, int Ranks>
-    requires makes<Strategy, Goal>
 using collective_rule = typename detail::only<decltype(detail::broken_rule<Strategy, Goal, Ranks>())>::type;
 
 /// True if the compiler has proved a strategy's collective, for one's own programs:
