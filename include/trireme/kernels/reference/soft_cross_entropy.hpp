@@ -9,6 +9,26 @@
 #include <cmath>
 #include <cstddef>
 
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// The loss of one sample whose label counts. Training and evaluating call the same instructions, so that both have the
+/// same bits, however a compiler fuses products and sums.
+template<class Targets, std::size_t Classes, std::size_t Lanes, class T>
+TRIREME_NOINLINE T reference_soft_loss(T const* logits, int label, T largest) noexcept {
+    T sum = 0, loss = 0;
+    for (std::size_t c = 0; c < Classes; ++c) sum += std::exp(logits[c * Lanes] - largest);
+    for (std::size_t c = 0; c < Classes; ++c) {
+        bool const is_label = c == static_cast<std::size_t>(label);
+        T const q = T(Targets::of_each) * Targets::template weight<T>(c) +
+                    (is_label ? Targets::template share<T>(label) : T(0));
+        if (Targets::spreads || is_label) // else 0 times what may be infinite
+            loss += q * (std::log(sum) - (logits[c * Lanes] - largest));
+    }
+    return loss;
+}
+
+} // namespace trireme::detail::inline TRIREME_ISA
+
 namespace trireme::inline TRIREME_ISA {
 
 /// loss = -sum of q log softmax(logits) over the classes, and dlogits = weight * (sum of q * softmax(logits) - q),
@@ -23,16 +43,16 @@ TRIREME_NOINLINE void soft_cross_entropy_gradient(reference, T const* logits, in
             if (logits[c * Lanes + lane] > largest) largest = logits[c * Lanes + lane];
         T sum = 0;
         for (std::size_t c = 0; c < Classes; ++c) sum += std::exp(logits[c * Lanes + lane] - largest);
-        loss[lane] = 0;
+        bool const counts = Targets::counts(labels[lane]);
+        loss[lane] =
+            counts ? detail::reference_soft_loss<Targets, Classes, Lanes>(logits + lane, labels[lane], largest) : T(0);
         for (std::size_t c = 0; c < Classes; ++c) {
             auto const at = c * Lanes + lane;
             dlogits[at] = 0;
-            if (!Targets::counts(labels[lane])) continue;
+            if (!counts) continue;
             T const all = Targets::template all_shares<T>(labels[lane]);
             T q = T(Targets::of_each) * Targets::template weight<T>(c);
             if (c == static_cast<std::size_t>(labels[lane])) q += Targets::template share<T>(labels[lane]);
-            if (Targets::spreads || c == static_cast<std::size_t>(labels[lane])) // else 0 times what may be infinite
-                loss[lane] += q * (std::log(sum) - (logits[at] - largest));
             dlogits[at] = weight[lane] * (all * (std::exp(logits[at] - largest) / sum) - q);
         }
     }
@@ -49,17 +69,9 @@ TRIREME_NOINLINE void soft_cross_entropy(reference, T const* logits, int const* 
             T const here = logits[c * Lanes + lane], there = logits[best * Lanes + lane];
             if (here > there || (std::isnan(here) && !std::isnan(there))) best = c;
         }
-        T const largest = logits[best * Lanes + lane];
-        T sum = 0;
-        for (std::size_t c = 0; c < Classes; ++c) sum += std::exp(logits[c * Lanes + lane] - largest);
-        loss[lane] = 0;
-        bool const counts = Targets::counts(labels[lane]);
-        for (std::size_t c = 0; c < Classes && counts; ++c) {
-            T q = T(Targets::of_each) * Targets::template weight<T>(c);
-            if (c == static_cast<std::size_t>(labels[lane])) q += Targets::template share<T>(labels[lane]);
-            if (Targets::spreads || c == static_cast<std::size_t>(labels[lane]))
-                loss[lane] += q * (std::log(sum) - (logits[c * Lanes + lane] - largest));
-        }
+        loss[lane] = Targets::counts(labels[lane]) ? detail::reference_soft_loss<Targets, Classes, Lanes>(
+                                                         logits + lane, labels[lane], logits[best * Lanes + lane])
+                                                   : T(0);
         correct[lane] = Targets::is_scored(labels[lane]) && best == static_cast<std::size_t>(labels[lane]) ? 1 : 0;
     }
 }
