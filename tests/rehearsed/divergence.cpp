@@ -36,7 +36,7 @@ TEST_SUITE("rehearsed/divergence") {
         table bad(24, 20, std::numeric_limits<float>::quiet_NaN());
         bad.inputs[6 * 21] = std::numeric_limits<float>::quiet_NaN();
         CHECK(!std::isfinite(before.evaluate(bad).loss));
-        for (std::size_t const samples : {11, 17, 5}) {
+        for (std::size_t const samples : {11u, 17u, 5u}) {
             table const few(samples);
             for (auto* const of : {&before, &never}) CHECK(std::isfinite(of->step(few).loss));
             CHECK(before.gather_parameters() == never.gather_parameters());
