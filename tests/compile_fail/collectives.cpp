@@ -266,7 +266,16 @@ static_assert(proves<own, collective::all_reduce, 4>);
 
 namespace tri0052 {
 // Not every strategy makes sense for every collective: a binomial tree moves a whole buffer per message, which an
-// all-reduce can do better; a ring has no root. The words name the strategy and the collective.
+// all-reduce can do better; a ring has no root. A collective with a root asks for a schedule by the ranks and the root.
+// The words name the strategy and the collective.
+#if defined(WRONG_STRATEGY)
+// WRONG_STRATEGY: TRI0052: this strategy does not make this collective | strategy<trireme::binomial_tree>
+// | asked_for<
+// errors <= 2
+void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<binomial_tree>(me, numbers); }
+#else
+void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<double_binary_tree>(me, numbers); }
+#endif
 struct from_rank_0 {
     static constexpr char const* name = "from_rank_0";
 #if defined(NO_ROOT)
@@ -279,14 +288,6 @@ struct from_rank_0 {
 };
 static_assert(proves<from_rank_0, collective::broadcast, 4>);
 void tell(threads::communicator& me, std::vector<float>& numbers) { broadcast<from_rank_0>(me, numbers); }
-#if defined(WRONG_STRATEGY)
-// WRONG_STRATEGY: TRI0052: this strategy does not make this collective | strategy<trireme::binomial_tree>
-// | asked_for<
-// errors <= 2
-void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<binomial_tree>(me, numbers); }
-#else
-void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<double_binary_tree>(me, numbers); }
-#endif
 } // namespace tri0052
 
 namespace tri0080 {
