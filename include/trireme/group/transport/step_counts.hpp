@@ -81,7 +81,7 @@ public:
     /// stopped: the counts of one that was given up may be as high as this one's.
     collective_call enter(collective_call const& call) {
         require_outside(call);
-        if (state_->stopped().load(std::memory_order_relaxed)) end_here();
+        check_stopped();
         state_->show_buffers(rank_, lane_, call);
         inside_ = true;
         compared_ = 0;
@@ -205,7 +205,7 @@ public:
     /// The data that the next collectives work for. Ranks whose data differ are told so by the first of them.
     void works_on(collective_subject const& s) noexcept { subject_ = s; }
 
-    /// Throws if the group has been stopped: for long computations between waits.
+    /// Throws if the group has been stopped: between collectives, and in long computations between waits.
     void check_stopped() const {
         if (state_->stopped().load(std::memory_order_relaxed)) state_->throw_stopped();
     }

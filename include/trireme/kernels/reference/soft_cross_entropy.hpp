@@ -11,10 +11,11 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// The loss of one sample whose label counts. Training and evaluating call the same instructions, so that both have the
-/// same bits, however a compiler fuses products and sums.
+/// The loss of one sample; 0 if its label does not count. Training and evaluating call the same instructions, so that
+/// both have the same bits, however a compiler fuses products and sums.
 template<class Targets, std::size_t Classes, std::size_t Lanes, class T>
 TRIREME_NOINLINE T reference_soft_loss(T const* logits, int label, T largest) noexcept {
+    if (!Targets::counts(label)) return 0;
     T sum = 0, loss = 0;
     for (std::size_t c = 0; c < Classes; ++c) sum += std::exp(logits[c * Lanes] - largest);
     for (std::size_t c = 0; c < Classes; ++c) {
@@ -43,13 +44,11 @@ TRIREME_NOINLINE void soft_cross_entropy_gradient(reference, T const* logits, in
             if (logits[c * Lanes + lane] > largest) largest = logits[c * Lanes + lane];
         T sum = 0;
         for (std::size_t c = 0; c < Classes; ++c) sum += std::exp(logits[c * Lanes + lane] - largest);
-        bool const counts = Targets::counts(labels[lane]);
-        loss[lane] =
-            counts ? detail::reference_soft_loss<Targets, Classes, Lanes>(logits + lane, labels[lane], largest) : T(0);
+        loss[lane] = detail::reference_soft_loss<Targets, Classes, Lanes>(logits + lane, labels[lane], largest);
         for (std::size_t c = 0; c < Classes; ++c) {
             auto const at = c * Lanes + lane;
             dlogits[at] = 0;
-            if (!counts) continue;
+            if (!Targets::counts(labels[lane])) continue;
             T const all = Targets::template all_shares<T>(labels[lane]);
             T q = T(Targets::of_each) * Targets::template weight<T>(c);
             if (c == static_cast<std::size_t>(labels[lane])) q += Targets::template share<T>(labels[lane]);
@@ -69,9 +68,8 @@ TRIREME_NOINLINE void soft_cross_entropy(reference, T const* logits, int const* 
             T const here = logits[c * Lanes + lane], there = logits[best * Lanes + lane];
             if (here > there || (std::isnan(here) && !std::isnan(there))) best = c;
         }
-        loss[lane] = Targets::counts(labels[lane]) ? detail::reference_soft_loss<Targets, Classes, Lanes>(
-                                                         logits + lane, labels[lane], logits[best * Lanes + lane])
-                                                   : T(0);
+        loss[lane] = detail::reference_soft_loss<Targets, Classes, Lanes>(logits + lane, labels[lane],
+                                                                          logits[best * Lanes + lane]);
         correct[lane] = Targets::is_scored(labels[lane]) && best == static_cast<std::size_t>(labels[lane]) ? 1 : 0;
     }
 }
