@@ -267,9 +267,13 @@ TEST_SUITE("schedule/messages") {
     TEST_CASE("other collectives are lowered by the same rule") {
         for (int n = 2; n <= 8; ++n) {
             CAPTURE(n);
-            schedule const others[] = {ring::reduce_scatter(n), ring::all_gather(n), direct::reduce(n, n - 1),
-                                       recursive_halving_doubling::all_gather(n), double_binary_tree::broadcast(n, 1 % n),
-                                       hierarchical<ring, ring>::reduce_scatter(n), direct::reduce_scatter(n)};
+            schedule const others[] = {ring::reduce_scatter(n),
+                                       ring::all_gather(n),
+                                       direct::reduce(n, n - 1),
+                                       recursive_halving_doubling::all_gather(n),
+                                       double_binary_tree::broadcast(n, 1 % n),
+                                       hierarchical<ring, ring>::reduce_scatter(n),
+                                       direct::reduce_scatter(n)};
             for (auto const& s : others) {
                 auto const all = messages_of(s);
                 CHECK(right(s, all, programs_of(all)));

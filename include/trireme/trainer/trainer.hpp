@@ -412,8 +412,7 @@ public:
 private:
     template<class Other, class Result>
     static Result no_samples() {
-        static constexpr sample_source_rule<gets<Other>> checked{};
-        static_cast<void>(checked);
+        [[maybe_unused]] static constexpr sample_source_rule<gets<Other>> is_one{};
         return {};
     }
 
