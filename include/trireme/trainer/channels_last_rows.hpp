@@ -55,3 +55,11 @@ private:
 };
 
 } // namespace trireme::inline TRIREME_ISA
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// A network's rows, for as long as the program runs: a context of kernels may keep a pointer to them.
+template<class Network>
+inline constexpr channels_last_rows<Network> lasting_rows{};
+
+} // namespace trireme::detail::inline TRIREME_ISA

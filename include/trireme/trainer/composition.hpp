@@ -144,12 +144,11 @@ struct composition {
     /// Memory of a device's kernels, beside the activations: what their context asks for.
     static constexpr bytes_t workspace_bytes([[maybe_unused]] std::size_t shard_samples) {
         if constexpr (at_once)
-            return round_up<bytes_t>(Kernels::context::bytes(rows<>.of, Network::depth, shard_samples), cache_line);
+            return round_up<bytes_t>(
+                Kernels::context::bytes(detail::lasting_rows<Network>.of, Network::depth, shard_samples), cache_line);
         else
             return 0;
     }
-    template<int = 0>
-    static constexpr channels_last_rows<Network> rows{};
 };
 
 /// A stage of a device in its activation arena, which has frames, what lasts within a task, and outgoing slots; offsets
@@ -285,7 +284,7 @@ struct kernels_of_device<Model, Communicator, true> {
 
     kernels_of_device(Communicator& comm, memory_area const& workspace, std::size_t samples)
         : memory(comm.allocate(workspace.total())),
-          context(Model::template rows<>.of, Model::network::depth, samples, memory.data) {}
+          context(detail::lasting_rows<typename Model::network>.of, Model::network::depth, samples, memory.data) {}
     typename Model::kernels policy() noexcept { return typename Model::kernels(context); }
     auto begin() { return context.begin(); }
 };
