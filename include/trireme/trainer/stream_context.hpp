@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/core/nothing_kept.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/samples.hpp>
@@ -68,10 +67,10 @@ struct narrow_parameters {
     }
     static constexpr auto order(std::size_t row) noexcept {
         if constexpr (images_last) {
-            auto const& weights = last_rows.of[row].weights;
+            auto const& weights = detail::lasting_rows<Network>.of[row].weights;
             if (weights.rank == 4)
                 return order_of(make_shape(weights.extent[1], weights.extent[2], weights.extent[3]), weights.size());
-            return order_of(last_rows.of[row].viewed, weights.size());
+            return order_of(detail::lasting_rows<Network>.of[row].viewed, weights.size());
         } else {
             static_cast<void>(row);
             return order_as_it_is{};
@@ -80,7 +79,7 @@ struct narrow_parameters {
     /// Channels of a row's input, if it lies channels last.
     static constexpr std::uint32_t last_channels(std::size_t row) noexcept {
         if constexpr (images_last) {
-            return order_of(last_rows.of[row].viewed, 0).channels;
+            return order_of(detail::lasting_rows<Network>.of[row].viewed, 0).channels;
         } else {
             static_cast<void>(row);
             return 1;
@@ -101,7 +100,6 @@ struct narrow_parameters {
     }
 
 private:
-    static constexpr std::conditional_t<images_last, channels_last_rows<Network>, nothing_kept> last_rows{};
     static constexpr order_channels_last order_of(shape const& image, std::size_t values) noexcept {
         if (image.rank != 3 || image.extent[1] * image.extent[2] == 1) return {};
         return {static_cast<std::uint32_t>(image.extent[0]),

@@ -166,7 +166,7 @@ namespace detail {
 template<class Network, class Kernels, class Loss>
 constexpr std::size_t misread_row() {
     if constexpr (keeps_channels_last<Kernels>) {
-        channels_last_rows<Network> const rows;
+        constexpr auto const& rows = lasting_rows<Network>;
         return rows.misread == npos && rows.image_to_loss && trains_with<Loss> ? Network::depth : rows.misread;
     } else {
         return npos;
